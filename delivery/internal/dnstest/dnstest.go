@@ -1,0 +1,167 @@
+// Package dnstest is a DNS server for tests: it listens on loopback, answers
+// what the test tells it, and counts the questions.
+package dnstest
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Answer is what the server says about a name.
+type Answer struct {
+	// Addrs are handed out as A and AAAA records by family, in this order.
+	Addrs []netip.Addr
+	// Code replaces the answer if it is not RCodeSuccess.
+	Code dnsmessage.RCode
+	// Silent drops the question.
+	Silent bool
+}
+
+// Addrs is the Answer that holds the given addresses.
+func Addrs(addrs ...string) Answer {
+	a := Answer{}
+	for _, s := range addrs {
+		a.Addrs = append(a.Addrs, netip.MustParseAddr(s))
+	}
+	return a
+}
+
+// Server answers over UDP. Unknown names get NXDOMAIN.
+type Server struct {
+	conn net.PacketConn
+	done chan struct{}
+
+	mu      sync.Mutex
+	answers map[string][]Answer // by lower-case name without the last dot
+	rounds  map[string]int      // questions for A so far, by name
+}
+
+// Start runs a server until the test ends.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listen for DNS on loopback: %v", err)
+	}
+	s := &Server{
+		conn:    conn,
+		done:    make(chan struct{}),
+		answers: map[string][]Answer{},
+		rounds:  map[string]int{},
+	}
+	go s.serve()
+	tb.Cleanup(func() {
+		conn.Close()
+		<-s.done
+	})
+	return s
+}
+
+// Set makes name answer the given answers in turn, one for each lookup; the
+// last one stays. A lookup is a question for A with its question for AAAA.
+func (s *Server) Set(name string, answers ...Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[key(name)] = answers
+	delete(s.rounds, key(name))
+}
+
+// Lookups returns how often name was looked up.
+func (s *Server) Lookups(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rounds[key(name)]
+}
+
+// Resolver returns a resolver that asks this server and nobody else.
+func (s *Server) Resolver() *net.Resolver {
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+		},
+	}
+}
+
+func key(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+func (s *Server) serve() {
+	defer close(s.done)
+	buf := make([]byte, 1500)
+	for {
+		n, from, err := s.conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		if reply := s.reply(buf[:n]); reply != nil {
+			s.conn.WriteTo(reply, from)
+		}
+	}
+}
+
+func (s *Server) reply(packet []byte) []byte {
+	var msg dnsmessage.Message
+	if err := msg.Unpack(packet); err != nil || len(msg.Questions) != 1 {
+		return nil
+	}
+	q := msg.Questions[0]
+	answer, known := s.next(q)
+	if answer.Silent {
+		return nil
+	}
+	msg.Response, msg.Authoritative, msg.RecursionAvailable = true, true, true
+	msg.Additionals = nil
+	switch {
+	case !known:
+		msg.RCode = dnsmessage.RCodeNameError
+	case answer.Code != dnsmessage.RCodeSuccess:
+		msg.RCode = answer.Code
+	default:
+		msg.Answers = records(q, answer.Addrs)
+	}
+	reply, err := msg.Pack()
+	if err != nil {
+		return nil
+	}
+	return reply
+}
+
+// next counts the lookup and picks its answer. The resolver asks for A and
+// AAAA at the same time, in either order: each kind keeps its own count.
+func (s *Server) next(q dnsmessage.Question) (Answer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := key(q.Name.String())
+	counter := name
+	if q.Type == dnsmessage.TypeAAAA {
+		counter += "|AAAA"
+	}
+	round := s.rounds[counter]
+	s.rounds[counter]++
+	answers := s.answers[name]
+	if len(answers) == 0 {
+		return Answer{}, false
+	}
+	return answers[min(round, len(answers)-1)], true
+}
+
+func records(q dnsmessage.Question, addrs []netip.Addr) []dnsmessage.Resource {
+	var out []dnsmessage.Resource
+	for _, a := range addrs {
+		header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: dnsmessage.ClassINET}
+		switch {
+		case a.Is4() && q.Type == dnsmessage.TypeA:
+			out = append(out, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: a.As4()}})
+		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
+			out = append(out, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+		}
+	}
+	return out
+}
