@@ -1,0 +1,198 @@
+-- name: DeliveryClaim :many
+--
+-- Takes up to max deliveries for claimant, at most one of each stream.
+--
+-- Promises. A claimed delivery is the first of its stream, and its stream has no
+-- other in flight. No two claims return the same delivery. Never more than max,
+-- and of one subscription never more than its free slots. Rows that somebody has
+-- locked are stepped over, and so is all that waits behind them.
+--
+-- How it reads:
+--   walk      visits the active subscriptions that have something ready, starting
+--             after after and going round once. Two ordered indexes leap over
+--             each other (ready rows, active subscriptions), so neither ten
+--             thousand idle subscriptions nor ten thousand paused ones with a
+--             backlog are stepped through one by one.
+--   picked    takes from each, in the order they became ready, what is first in
+--             its stream and has no lease on it, up to the free slots. It looks at
+--             no more than window ready rows of a subscription: what stands there
+--             behind an earlier one is moved out of the way by DeliveryPark.
+--   taken     writes the leases. The unique index on the stream decides between
+--             two claims that could not see each other: the second takes nothing.
+--             Ordered, so that two claims cannot wait for each other in a circle.
+--
+-- Locks: the picked rows until the end of the transaction.
+--
+-- A scalar sub-select with LIMIT 1 stays an index probe whatever the planner
+-- believes of tables it has never analyzed; EXISTS may become a hash of a whole
+-- table. The limits sit in materialized parts, so that no join runs them twice.
+WITH RECURSIVE walk (round, id, hit) AS (
+    SELECT 0, @after::bigint, false
+    UNION ALL
+    SELECT w.round + step.wrap, step.id, step.hit
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+                WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+                ORDER BY d.subscription_id LIMIT 1) AS id
+    ) ready
+    CROSS JOIN LATERAL (
+        SELECT (SELECT s.id FROM postlane.subscriptions s
+                WHERE s.state = 'active' AND s.deleted_at IS NULL AND s.id >= ready.id
+                ORDER BY s.id LIMIT 1) AS id
+    ) active
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN active.id IS NULL THEN 1 ELSE 0 END AS wrap,
+               CASE WHEN active.id IS NULL THEN -1
+                    WHEN active.id = ready.id THEN active.id
+                    ELSE active.id - 1 END AS id,
+               coalesce(active.id = ready.id, false) AS hit
+    ) step
+    WHERE w.round = 0 OR (w.round = 1 AND w.id < @after::bigint)
+),
+picked AS MATERIALIZED (
+    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
+               - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
+                                        WHERE l.subscription_id = w.id
+                                        LIMIT @max_in_flight::integer) held) AS slots
+        FROM postlane.subscriptions s
+        WHERE s.id = w.id
+    ) free
+    CROSS JOIN LATERAL (
+        SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
+        FROM postlane.deliveries d
+        WHERE d.subscription_id = w.id
+          AND d.ready IS NOT NULL
+          AND d.ready <= coalesce(
+              (SELECT n.ready FROM postlane.deliveries n
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
+               ORDER BY n.ready OFFSET @window_size::integer LIMIT 1), 9223372036854775807)
+          AND (SELECT l.seq FROM postlane.leases l
+               WHERE l.subscription_id = d.subscription_id
+                 AND coalesce(l.asset, '') = coalesce(d.asset, '')
+                 AND l.asset IS NOT DISTINCT FROM d.asset
+               LIMIT 1) IS NULL
+          AND (SELECT e.seq FROM postlane.deliveries e
+               WHERE e.subscription_id = d.subscription_id
+                 AND coalesce(e.asset, '') = coalesce(d.asset, '')
+                 AND e.asset IS NOT DISTINCT FROM d.asset
+               ORDER BY e.seq LIMIT 1) = d.seq
+        ORDER BY d.ready
+        LIMIT greatest(free.slots, 0)
+        FOR UPDATE OF d SKIP LOCKED
+    ) c
+    WHERE w.hit AND (w.round = 0 OR w.id <= @after::bigint)
+    LIMIT @max::integer
+),
+claim AS MATERIALIZED (
+    SELECT nextval('postlane.fence_seq') AS fence,
+           coalesce(sqlc.narg('now')::timestamptz, now()) AS began,
+           @lease_ms::bigint AS lease_ms,
+           @claimant::text AS claimant
+),
+taken AS (
+    INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, claimed_at, lease_until, tenant, event_id, asset, claimant)
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
+    FROM picked p CROSS JOIN claim c
+    ORDER BY p.subscription_id, coalesce(p.asset, '')
+    ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
+    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+)
+SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
+       (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
+       coalesce((SELECT p.seq FROM postlane.settled p
+                 WHERE p.subscription_id = t.subscription_id
+                   AND coalesce(p.asset, '') = coalesce(t.asset, '')
+                   AND p.asset IS NOT DISTINCT FROM t.asset
+                   AND p.seq < t.seq
+                 ORDER BY p.seq DESC LIMIT 1), 0)::bigint AS prev_seq,
+       e.type AS event_type, e.content_type,
+       octet_length(e.payload)::integer AS payload_size,
+       -- A large payload is read just before it is sent, so that a claim's
+       -- answer stays small.
+       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
+FROM taken t
+CROSS JOIN LATERAL (
+    SELECT v.type, v.content_type, v.payload FROM postlane.events v
+    WHERE v.tenant = t.tenant AND v.id = t.event_id
+    LIMIT 1
+) e;
+
+-- name: ClaimBegin :exec
+--
+-- Comes before DeliveryClaim in its transaction, as a statement of its own: whoever
+-- paused a subscription can then see which claims might not have seen the pause.
+SELECT pg_advisory_xact_lock_shared(1886351212, 1);
+
+-- name: ClaimRunning :many
+--
+-- The claims that are under way. A claim that is not in the answer, or is in no
+-- later one, began after this statement or has ended.
+SELECT l.virtualtransaction::text
+FROM pg_catalog.pg_locks l
+WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.objsubid = 2
+  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database());
+
+-- name: DeliveryPark :one
+--
+-- Moves ready deliveries that stand behind an earlier one of their stream out of
+-- the ready index, up to max, and says how many. Each is moved at most once
+-- before its turn comes, so a deep stream costs every claim together O(1) a row.
+--
+-- The race: the earlier one may be settled at this moment, and its settling has
+-- looked for a successor before this statement marks it; nobody would wake it
+-- again. So the earlier row is locked first. If it can't be, or is gone, nothing is
+-- marked. If it can, settling waits for this statement, and the wake-up that
+-- follows, a statement with a newer snapshot, sees the mark.
+WITH RECURSIVE walk (id) AS (
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL ORDER BY d.subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+            ORDER BY d.subscription_id LIMIT 1)
+    FROM walk w WHERE w.id IS NOT NULL
+),
+blocked AS MATERIALIZED (
+    SELECT b.subscription_id, b.seq, b.first_seq
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT d.subscription_id, d.seq, first.seq AS first_seq
+        FROM postlane.deliveries d
+        CROSS JOIN LATERAL (
+            SELECT e.seq FROM postlane.deliveries e
+            WHERE e.subscription_id = d.subscription_id
+              AND coalesce(e.asset, '') = coalesce(d.asset, '')
+              AND e.asset IS NOT DISTINCT FROM d.asset
+            ORDER BY e.seq LIMIT 1
+        ) first
+        WHERE d.subscription_id = w.id
+          AND d.ready IS NOT NULL
+          AND d.ready <= coalesce(
+              (SELECT n.ready FROM postlane.deliveries n
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
+               ORDER BY n.ready OFFSET @window_size::integer LIMIT 1), 9223372036854775807)
+          AND first.seq < d.seq
+        ORDER BY d.ready
+        FOR UPDATE OF d SKIP LOCKED
+    ) b
+    LIMIT @max::integer
+),
+standing AS MATERIALIZED (
+    SELECT f.subscription_id, f.seq
+    FROM (SELECT DISTINCT subscription_id, first_seq FROM blocked) b
+    JOIN postlane.deliveries f ON f.subscription_id = b.subscription_id AND f.seq = b.first_seq
+    FOR KEY SHARE OF f SKIP LOCKED
+),
+parked AS (
+    UPDATE postlane.deliveries d SET ready = NULL
+    FROM blocked b, standing f
+    WHERE f.subscription_id = b.subscription_id AND f.seq = b.first_seq
+      AND d.subscription_id = b.subscription_id AND d.seq = b.seq
+      AND d.ready IS NOT NULL
+    RETURNING 1
+)
+SELECT count(*) FROM parked;

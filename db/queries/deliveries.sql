@@ -1,0 +1,305 @@
+-- name: DeliverySettleDelivered :many
+--
+-- Settles deliveries that an endpoint answered with a 2xx: out of the backlog, into
+-- `settled`, with the attempt's evidence. Answers with those whose lease the
+-- caller still held; for the others nothing changes. Their leases end with
+-- LeaseDrop, and their streams go on with StreamWake, in the same transaction and
+-- after this.
+--
+-- Locks the leases (so a reclaim steps over them) and then the deliveries. Each
+-- row is found by its whole key, once a result.
+WITH input AS MATERIALIZED (
+    SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
+           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
+           unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
+           unnest(@statuses::integer[]) AS status, unnest(@outcomes::text[]) AS outcome,
+           unnest(@answers::bytea[]) AS answer, unnest(@answers_cut::boolean[]) AS answer_cut,
+           unnest(@headers::bytea[]) AS headers,
+           unnest(@dns_us::integer[]) AS dns_us, unnest(@connect_us::integer[]) AS connect_us,
+           unnest(@tls_us::integer[]) AS tls_us, unnest(@first_byte_us::integer[]) AS first_byte_us
+),
+clock AS MATERIALIZED (
+    SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at
+),
+mine AS MATERIALIZED (
+    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant,
+           i.started_ms_ago, i.duration_ms, i.status, i.outcome, i.answer, i.answer_cut, i.headers,
+           i.dns_us, i.connect_us, i.tls_us, i.first_byte_us
+    FROM input i
+    CROSS JOIN LATERAL (
+        SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
+        WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
+          AND e.seq = i.seq AND e.fence = i.fence
+        LIMIT 1
+        FOR UPDATE OF e
+    ) l
+),
+gone AS (
+    DELETE FROM postlane.deliveries d
+    USING mine m
+    WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts
+),
+logged AS (
+    INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
+    SELECT g.subscription_id, g.seq, g.tenant, g.event_id, g.event_type, g.asset, g.created_at, c.at, g.attempts + 1, 'delivered'
+    FROM gone g CROSS JOIN clock c
+),
+tried AS (
+    INSERT INTO postlane.attempts (subscription_id, seq, fence, number, started_at, duration_ms, status, tenant, outcome,
+                                   answer, answer_cut, headers, dns_us, connect_us, tls_us, first_byte_us, claimant)
+    SELECT m.subscription_id, m.seq, m.fence, m.attempt, c.at - m.started_ms_ago * interval '1 millisecond', m.duration_ms,
+           m.status, m.tenant, m.outcome, m.answer, m.answer_cut, m.headers, m.dns_us, m.connect_us, m.tls_us, m.first_byte_us, m.claimant
+    FROM mine m CROSS JOIN clock c
+)
+SELECT m.subscription_id, m.seq, m.fence FROM mine m;
+
+-- name: DeliverySettleFailed :many
+--
+-- Settles failed attempts. A delivery with attempts left waits delays_ms for the
+-- next. One without, or one marked dead, is dead: it leaves its stream, or holds it
+-- where its subscription says so. A death counts one failure of its subscription, which
+-- is disabled at its threshold, and at once where gone is set (410). Of a deleted
+-- subscription the delivery is discarded and nothing is counted.
+--
+-- Answers with what became of each whose lease the caller still held: pending,
+-- held, dead or discarded, and whether its subscription was disabled here.
+-- LeaseDrop and StreamWake follow, as after DeliverySettleDelivered. Subscriptions
+-- are locked in the order of their ids.
+WITH input AS MATERIALIZED (
+    SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
+           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
+           unnest(@dead::boolean[]) AS dead, unnest(@gone::boolean[]) AS gone,
+           unnest(@delays_ms::bigint[]) AS delay_ms,
+           unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
+           unnest(@statuses::integer[]) AS status, unnest(@outcomes::text[]) AS outcome,
+           unnest(@answers::bytea[]) AS answer, unnest(@answers_cut::boolean[]) AS answer_cut,
+           unnest(@headers::bytea[]) AS headers, unnest(@errors::text[]) AS error,
+           unnest(@dns_us::integer[]) AS dns_us, unnest(@connect_us::integer[]) AS connect_us,
+           unnest(@tls_us::integer[]) AS tls_us, unnest(@first_byte_us::integer[]) AS first_byte_us
+),
+clock AS MATERIALIZED (
+    SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at
+),
+mine AS MATERIALIZED (
+    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.delay_ms,
+           i.started_ms_ago, i.duration_ms, i.status, i.outcome, i.answer, i.answer_cut, i.headers, i.error,
+           i.dns_us, i.connect_us, i.tls_us, i.first_byte_us,
+           CASE WHEN s.deleted_at IS NOT NULL THEN 'discarded'
+                WHEN NOT i.dead AND NOT i.gone AND l.attempt < s.max_attempts THEN 'pending'
+                WHEN s.on_dead = 'hold' THEN 'held'
+                ELSE 'dead' END AS state,
+           CASE WHEN s.deleted_at IS NOT NULL THEN 'subscription deleted'
+                WHEN i.gone THEN 'the endpoint answered 410 Gone'
+                WHEN i.dead THEN i.outcome
+                ELSE 'attempts used up: ' || i.outcome END AS reason
+    FROM input i
+    CROSS JOIN LATERAL (
+        SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
+        WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
+          AND e.seq = i.seq AND e.fence = i.fence
+        LIMIT 1
+        FOR UPDATE OF e
+    ) l
+    JOIN postlane.subscriptions s ON s.id = i.subscription_id
+),
+kept AS (
+    UPDATE postlane.deliveries d
+    SET attempts = m.attempt, ready = NULL,
+        due_at  = CASE WHEN m.state = 'pending' THEN c.at + m.delay_ms * interval '1 millisecond' END,
+        held_at = CASE WHEN m.state = 'held' THEN c.at END,
+        reason  = CASE WHEN m.state = 'held' THEN m.reason END
+    FROM mine m CROSS JOIN clock c
+    WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq AND m.state IN ('pending', 'held')
+),
+gone AS (
+    DELETE FROM postlane.deliveries d
+    USING mine m
+    WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq AND m.state IN ('dead', 'discarded')
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts
+),
+logged AS (
+    INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state, reason)
+    SELECT g.subscription_id, g.seq, g.tenant, g.event_id, g.event_type, g.asset, g.created_at, c.at, g.attempts + 1, m.state, m.reason
+    FROM gone g
+    JOIN mine m ON m.subscription_id = g.subscription_id AND m.seq = g.seq
+    CROSS JOIN clock c
+),
+tried AS (
+    INSERT INTO postlane.attempts (subscription_id, seq, fence, number, started_at, duration_ms, status, tenant, outcome,
+                                   answer, answer_cut, headers, error, dns_us, connect_us, tls_us, first_byte_us, claimant)
+    SELECT m.subscription_id, m.seq, m.fence, m.attempt, c.at - m.started_ms_ago * interval '1 millisecond', m.duration_ms,
+           nullif(m.status, -1), m.tenant, m.outcome, m.answer, m.answer_cut, m.headers, nullif(m.error, ''),
+           m.dns_us, m.connect_us, m.tls_us, m.first_byte_us, m.claimant
+    FROM mine m CROSS JOIN clock c
+),
+deaths AS MATERIALIZED (
+    SELECT m.subscription_id, count(*)::integer AS died, bool_or(m.gone) AS gone, max(m.reason) AS reason
+    FROM mine m WHERE m.state IN ('dead', 'held')
+    GROUP BY m.subscription_id
+),
+struck AS MATERIALIZED (
+    SELECT s.id, s.state, s.failure_count + x.died AS failures,
+           CASE WHEN s.state <> 'active' THEN NULL
+                WHEN x.gone THEN 'the endpoint answered 410 Gone'
+                WHEN s.disable_after > 0 AND s.failure_count + x.died >= s.disable_after
+                THEN (s.failure_count + x.died)::text || ' deliveries in a row died, the last with: ' || x.reason
+           END AS disabled_by
+    FROM deaths x JOIN postlane.subscriptions s ON s.id = x.subscription_id
+    ORDER BY s.id
+    FOR NO KEY UPDATE OF s
+),
+charged AS (
+    UPDATE postlane.subscriptions s
+    SET failure_count = k.failures,
+        state        = CASE WHEN k.disabled_by IS NULL THEN s.state ELSE 'disabled' END,
+        state_reason = coalesce(k.disabled_by, s.state_reason),
+        state_since  = CASE WHEN k.disabled_by IS NULL THEN s.state_since ELSE c.at END,
+        revision     = s.revision + CASE WHEN k.disabled_by IS NULL THEN 0 ELSE 1 END,
+        updated_at   = c.at
+    FROM struck k CROSS JOIN clock c
+    WHERE s.id = k.id
+)
+SELECT m.subscription_id, m.seq, m.fence, m.state,
+       coalesce((SELECT k.disabled_by FROM struck k WHERE k.id = m.subscription_id), '')::text AS disabled_by
+FROM mine m;
+
+-- name: DeliveryRelease :one
+--
+-- Gives claims back without charging the attempt, and says how many: the lease ends,
+-- the delivery is as ready as before. With a fence that is no longer the caller's
+-- nothing changes.
+WITH u AS (
+    SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
+           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
+),
+ended AS (
+    DELETE FROM postlane.leases l
+    USING u
+    WHERE l.subscription_id = u.subscription_id AND coalesce(l.asset, '') = u.asset
+      AND l.seq = u.seq AND l.fence = u.fence
+    RETURNING 1
+)
+SELECT count(*) FROM ended;
+
+-- name: DeliveryRipen :one
+--
+-- Makes deliveries whose time has come ready, the longest due first, up to max, and
+-- says how many, and in how many milliseconds the next is due (-1: none waits).
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at
+),
+due AS MATERIALIZED (
+    SELECT d.subscription_id, d.seq
+    FROM postlane.deliveries d
+    WHERE d.due_at IS NOT NULL AND d.due_at <= (SELECT c.at FROM clock c)
+    ORDER BY d.due_at
+    LIMIT @max::integer
+    FOR UPDATE OF d SKIP LOCKED
+),
+ripe AS (
+    UPDATE postlane.deliveries d
+    SET ready = nextval('postlane.delivery_seq'), due_at = NULL
+    FROM due u
+    WHERE d.subscription_id = u.subscription_id AND d.seq = u.seq
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM ripe)::bigint AS ripened,
+       coalesce((SELECT ceil(extract(epoch FROM d.due_at - (SELECT c.at FROM clock c)) * 1000)
+                 FROM postlane.deliveries d
+                 WHERE d.due_at IS NOT NULL AND d.due_at > (SELECT c.at FROM clock c)
+                 ORDER BY d.due_at LIMIT 1), -1)::bigint AS next_ms;
+
+-- name: DeliveryLock :one
+--
+-- Locks a delivery that occupies its stream, so that no claim takes it until the
+-- transaction ends. What is in flight is told by DeliveryInFlight, as a later
+-- statement: a claim that ended while this waited shows only there.
+SELECT d.subscription_id, d.seq, d.tenant, d.asset, d.held_at, d.due_at
+FROM postlane.deliveries d
+WHERE d.subscription_id = @subscription_id AND d.seq = @seq
+FOR UPDATE;
+
+-- name: DeliveryInFlight :one
+SELECT count(*) > 0
+FROM postlane.leases l
+WHERE l.subscription_id = @subscription_id AND coalesce(l.asset, '') = @asset::text AND l.seq = @seq;
+
+-- name: DeliveryRemove :one
+--
+-- Takes a delivery out of its stream into the given final state, with the reason.
+-- The caller holds its lock and wakes the stream afterwards.
+WITH gone AS (
+    DELETE FROM postlane.deliveries d
+    WHERE d.subscription_id = @subscription_id AND d.seq = @seq
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts, d.reason
+)
+INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state, reason)
+SELECT g.subscription_id, g.seq, g.tenant, g.event_id, g.event_type, g.asset, g.created_at,
+       coalesce(sqlc.narg('now')::timestamptz, now()), g.attempts, @state::text, coalesce(sqlc.narg('why')::text, g.reason)
+FROM gone g
+RETURNING seq;
+
+-- name: DeliveryReviveHeld :one
+--
+-- Returns a dead letter that holds its stream to pending, with its attempts at 0.
+UPDATE postlane.deliveries d
+SET held_at = NULL, reason = NULL, attempts = 0, ready = nextval('postlane.delivery_seq')
+WHERE d.subscription_id = @subscription_id AND d.seq = @seq AND d.held_at IS NOT NULL
+RETURNING d.seq;
+
+-- name: DeliveryReviveDead :one
+--
+-- Returns a dead letter to the place in its stream that its seq gives it, pending,
+-- with its attempts at 0. No row: it is not a dead letter of this subscription, or
+-- its event is no longer kept.
+WITH back AS (
+    DELETE FROM postlane.settled s
+    WHERE s.subscription_id = @subscription_id AND s.seq = @seq AND s.state = 'dead'
+      AND (SELECT e.seq FROM postlane.events e WHERE e.tenant = s.tenant AND e.id = s.event_id LIMIT 1) IS NOT NULL
+    RETURNING s.subscription_id, s.seq, s.tenant, s.event_id, s.event_type, s.asset, s.created_at
+)
+INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, created_at, ready)
+SELECT b.subscription_id, b.seq, b.tenant, b.event_id, b.event_type, b.asset, b.created_at, nextval('postlane.delivery_seq')
+FROM back b
+RETURNING seq;
+
+-- name: DeliveryDiscardDead :one
+UPDATE postlane.settled s
+SET state = 'discarded', settled_at = coalesce(sqlc.narg('now')::timestamptz, now()), reason = @why::text
+WHERE s.subscription_id = @subscription_id AND s.seq = @seq AND s.state = 'dead'
+RETURNING s.seq;
+
+-- name: DeliveryDiscardDeleted :one
+--
+-- Discards what deleted subscriptions still have in their streams, up to max rows,
+-- and says how many. What is in flight is left to its settling.
+WITH orphaned AS MATERIALIZED (
+    SELECT o.subscription_id, o.seq
+    FROM postlane.subscriptions s
+    CROSS JOIN LATERAL (
+        SELECT d.subscription_id, d.seq
+        FROM postlane.deliveries d
+        WHERE d.subscription_id = s.id
+          AND (SELECT l.seq FROM postlane.leases l
+               WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') LIMIT 1) IS NULL
+        ORDER BY d.seq
+        LIMIT @max::integer
+        FOR UPDATE OF d SKIP LOCKED
+    ) o
+    WHERE s.deleted_at IS NOT NULL
+    LIMIT @max::integer
+),
+gone AS (
+    DELETE FROM postlane.deliveries d
+    USING orphaned o
+    WHERE d.subscription_id = o.subscription_id AND d.seq = o.seq
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts
+),
+logged AS (
+    INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state, reason)
+    SELECT g.subscription_id, g.seq, g.tenant, g.event_id, g.event_type, g.asset, g.created_at,
+           coalesce(sqlc.narg('now')::timestamptz, now()), g.attempts, 'discarded', 'subscription deleted'
+    FROM gone g
+)
+SELECT count(*) FROM gone;

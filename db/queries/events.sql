@@ -1,0 +1,68 @@
+-- name: EventEnqueue :many
+--
+-- Stores events and their deliveries, in the caller's transaction and in one
+-- round trip however many they are. An event whose id its tenant has used before
+-- is stepped over and is not in the answer.
+--
+-- Of each stream the first delivery is ready; those behind it in this call are
+-- not: they become visible together with the one before them, whose settling
+-- wakes them. (Behind one of another transaction they would need its lock; they are
+-- ready, and the claim sorts it out.)
+--
+-- type_of and patterns are parallel: every pattern that matches each distinct
+-- event type. A subscription has no two patterns that match the same type (see
+-- subscription_patterns).
+--
+-- Locks: none but the unique index on (tenant, id), and that only against another
+-- open transaction that enqueues the same ids. It reads no row that the dispatcher
+-- writes. wake adds a notification, which wakes dispatchers when this commits.
+WITH input AS MATERIALIZED (
+    SELECT generate_subscripts(@ids::text[], 1) AS ordinality,
+           unnest(@tenants::text[]) AS tenant, unnest(@ids::text[]) AS id, unnest(@types::text[]) AS type,
+           unnest(@assets::text[]) AS asset, unnest(@content_types::text[]) AS content_type, unnest(@payloads::bytea[]) AS payload
+),
+stored AS (
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
+    SELECT nextval('postlane.delivery_seq'), i.tenant, i.id, i.type, nullif(i.asset, ''), i.content_type, i.payload
+    FROM (SELECT q.tenant, q.id, q.type, q.asset, q.content_type, q.payload FROM input q ORDER BY q.ordinality) i
+    ON CONFLICT (tenant, id) DO NOTHING
+    RETURNING seq, tenant, id, type, asset
+),
+fanned AS (
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+    SELECT p.subscription_id, s.seq, s.tenant, s.id, s.type, s.asset,
+           CASE WHEN row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END
+    FROM stored s
+    JOIN (SELECT unnest(@type_of::text[]) AS type, unnest(@patterns::text[]) AS pattern) m ON m.type = s.type
+    JOIN postlane.subscription_patterns p ON p.tenant = s.tenant AND p.pattern = m.pattern
+    RETURNING 1
+)
+SELECT s.id, s.tenant, s.seq,
+       (SELECT count(*) FROM fanned)::bigint AS fanned,
+       coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE @wake::boolean), '')::text AS woken
+FROM stored s;
+
+-- name: EventGetMany :many
+--
+-- What is stored under the ids, with a digest in place of the payload.
+SELECT e.tenant, e.id, e.seq, e.type, e.asset, e.content_type, sha256(e.payload)::bytea AS digest
+FROM (SELECT unnest(@tenants::text[]) AS tenant, unnest(@ids::text[]) AS id) u
+JOIN postlane.events e ON e.tenant = u.tenant AND e.id = u.id;
+
+-- name: EventPayload :one
+SELECT e.payload FROM postlane.events e WHERE e.tenant = @tenant AND e.id = @id;
+
+-- name: EventShow :one
+--
+-- An event without its payload.
+SELECT e.tenant, e.id, e.seq, e.type, e.asset, e.content_type, octet_length(e.payload)::integer AS payload_size, e.created_at
+FROM postlane.events e WHERE e.tenant = @tenant AND e.id = @id;
+
+-- name: AssetSerialize :exec
+--
+-- Makes transactions that write about the same assets take turns, until they end.
+-- In the order of the hashes, so that two calls with the same assets in another
+-- order cannot wait for each other.
+SELECT pg_advisory_xact_lock(k.key)
+FROM (SELECT DISTINCT hashtextextended(a.asset, 7165134472) AS key
+      FROM unnest(@assets::text[]) AS a (asset) ORDER BY 1) k;

@@ -1,0 +1,108 @@
+-- name: StreamWake :one
+--
+-- Makes the first delivery of each of the streams ready, unless it is, waits for its
+-- time, or holds the stream. Runs after every way out of a stream (delivered,
+-- dead, discarded, released), as a later statement of the same transaction: its
+-- snapshot then shows what DeliveryPark marked while the exit waited for it.
+WITH u AS (
+    SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset
+),
+next AS MATERIALIZED (
+    SELECT n.subscription_id, n.seq
+    FROM u
+    CROSS JOIN LATERAL (
+        SELECT e.subscription_id, e.seq, e.ready, e.due_at, e.held_at
+        FROM postlane.deliveries e
+        WHERE e.subscription_id = u.subscription_id AND coalesce(e.asset, '') = u.asset
+        ORDER BY e.seq LIMIT 1
+    ) n
+    WHERE n.ready IS NULL AND n.due_at IS NULL AND n.held_at IS NULL
+),
+woken AS (
+    UPDATE postlane.deliveries d
+    SET ready = nextval('postlane.delivery_seq')
+    FROM next n
+    WHERE d.subscription_id = n.subscription_id AND d.seq = n.seq
+      AND d.ready IS NULL AND d.due_at IS NULL AND d.held_at IS NULL
+    RETURNING 1
+)
+SELECT count(*) FROM woken;
+
+-- name: StreamWakeOrphans :many
+--
+-- A safety net: walks up to max streams from a position and wakes any whose first
+-- delivery is neither ready nor waiting nor held nor in flight. Such a stream would
+-- wait for ever; no way into this state is known, and the count shows it.
+WITH RECURSIVE walk (subscription_id, asset, n) AS (
+    SELECT @after_subscription::bigint, @after_asset::text, 0
+    UNION ALL
+    SELECT s.subscription_id, s.asset, w.n + 1
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT d.subscription_id, coalesce(d.asset, '') AS asset
+        FROM postlane.deliveries d
+        WHERE (d.subscription_id, coalesce(d.asset, '')) > (w.subscription_id, w.asset)
+        ORDER BY d.subscription_id, coalesce(d.asset, '') LIMIT 1
+    ) s
+    WHERE w.n < @max::integer
+),
+orphan AS MATERIALIZED (
+    SELECT h.subscription_id, h.seq
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT d.subscription_id, d.seq, d.ready, d.due_at, d.held_at
+        FROM postlane.deliveries d
+        WHERE d.subscription_id = w.subscription_id AND coalesce(d.asset, '') = w.asset
+        ORDER BY d.seq LIMIT 1
+    ) h
+    WHERE w.n > 0 AND h.ready IS NULL AND h.due_at IS NULL AND h.held_at IS NULL
+      AND (SELECT l.seq FROM postlane.leases l
+           WHERE l.subscription_id = w.subscription_id AND coalesce(l.asset, '') = w.asset LIMIT 1) IS NULL
+),
+woken AS (
+    UPDATE postlane.deliveries d SET ready = nextval('postlane.delivery_seq')
+    FROM orphan o
+    WHERE d.subscription_id = o.subscription_id AND d.seq = o.seq
+      AND d.ready IS NULL AND d.due_at IS NULL AND d.held_at IS NULL
+    RETURNING 1
+)
+SELECT w.subscription_id, w.asset, w.n, (SELECT count(*) FROM woken)::bigint AS woken
+FROM walk w ORDER BY w.n DESC LIMIT 1;
+
+-- name: StreamList :many
+--
+-- What is waiting, a row a stream: its first delivery, why it waits, how many
+-- stand in it. Walks the order index stream by stream from a position, so a page
+-- costs what it shows and not the backlog; the depth is counted up to 1,000.
+WITH RECURSIVE walk (asset, n) AS (
+    SELECT sqlc.narg('after_asset')::text, 0
+    UNION ALL
+    SELECT s.asset, w.n + 1
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT coalesce(d.asset, '') AS asset
+        FROM postlane.deliveries d
+        WHERE d.subscription_id = @subscription_id
+          AND (w.asset IS NULL OR coalesce(d.asset, '') > w.asset)
+        ORDER BY coalesce(d.asset, '') LIMIT 1
+    ) s
+    WHERE w.n < @max::integer
+)
+SELECT h.asset, h.seq, h.event_id, h.event_type, h.attempts, h.created_at, h.due_at, h.held_at, h.reason,
+       l.claimed_at, l.attempt,
+       (h.ready IS NOT NULL)::boolean AS ready,
+       (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries d
+                              WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') = w.asset
+                              LIMIT 1000) c)::bigint AS depth
+FROM walk w
+CROSS JOIN LATERAL (
+    SELECT d.* FROM postlane.deliveries d
+    WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') = w.asset
+    ORDER BY d.seq LIMIT 1
+) h
+LEFT JOIN LATERAL (
+    SELECT l.claimed_at, l.attempt FROM postlane.leases l
+    WHERE l.subscription_id = @subscription_id AND coalesce(l.asset, '') = w.asset LIMIT 1
+) l ON true
+WHERE w.n > 0
+ORDER BY w.n;

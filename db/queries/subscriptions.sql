@@ -1,0 +1,127 @@
+-- name: SubscriptionCreate :one
+WITH made AS (
+    INSERT INTO postlane.subscriptions (tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
+    VALUES (@tenant, @url, sqlc.narg('description'), @event_types, @on_dead, @max_attempts, sqlc.narg('max_in_flight'), @disable_after)
+    RETURNING *
+),
+secret AS (
+    INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
+    SELECT m.id, 1, @secret::bytea, sqlc.narg('key_id')::text FROM made m
+)
+SELECT m.*, pg_notify('postlane', 'subscription')::text AS told FROM made m;
+
+-- name: SubscriptionGet :one
+SELECT * FROM postlane.subscriptions WHERE id = @id AND deleted_at IS NULL;
+
+-- name: SubscriptionList :many
+--
+-- In the order of ids, a page at a time; of one tenant, or ('') of all.
+SELECT * FROM postlane.subscriptions
+WHERE id > @after AND deleted_at IS NULL AND (@tenant::text = '' OR tenant = @tenant::text)
+ORDER BY id LIMIT @max::integer;
+
+-- name: SubscriptionUpdate :one
+--
+-- Writes the settings of a subscription as given: the caller read the row, changed
+-- what it means to change, and names the revision it read. No row: somebody else
+-- changed it meanwhile, or it is gone.
+UPDATE postlane.subscriptions
+SET url = @url, description = sqlc.narg('description'), event_types = @event_types, on_dead = @on_dead,
+    max_attempts = @max_attempts, max_in_flight = sqlc.narg('max_in_flight'), disable_after = @disable_after,
+    revision = revision + 1, updated_at = now()
+WHERE id = @id AND revision = @revision AND deleted_at IS NULL
+RETURNING *;
+
+-- name: SubscriptionSetState :one
+--
+-- Enabling again forgets the failures that disabled it.
+WITH changed AS (
+    UPDATE postlane.subscriptions s
+    SET state = @state,
+        state_reason  = sqlc.narg('reason'),
+        state_since   = CASE WHEN s.state = @state THEN s.state_since ELSE now() END,
+        failure_count = CASE WHEN @state = 'active' THEN 0 ELSE s.failure_count END,
+        revision = s.revision + 1, updated_at = now()
+    WHERE s.id = @id AND s.deleted_at IS NULL
+    RETURNING *
+)
+SELECT c.*, pg_notify('postlane', 'subscription')::text AS told FROM changed c;
+
+-- name: SubscriptionDelete :one
+--
+-- Marks a subscription deleted. No event reaches it from now on; what is pending is
+-- discarded in the background, what is settled stays in the log.
+UPDATE postlane.subscriptions s
+SET deleted_at = now(), revision = s.revision + 1, updated_at = now()
+WHERE s.id = @id AND s.deleted_at IS NULL
+RETURNING s.id;
+
+-- name: SubscriptionTargets :many
+--
+-- What a sender needs to know of subscriptions, with every secret that signs now,
+-- the current one first.
+SELECT s.id, s.revision, s.tenant, s.url,
+       array(SELECT k.secret FROM postlane.subscription_secrets k
+             WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
+             ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::bytea[] AS secrets,
+       array(SELECT coalesce(k.key_id, '') FROM postlane.subscription_secrets k
+             WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
+             ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::text[] AS key_ids,
+       coalesce((SELECT extract(epoch FROM min(k.expires_at) - now()) * 1000 FROM postlane.subscription_secrets k
+                 WHERE k.subscription_id = s.id AND k.expires_at > now()), -1)::bigint AS secret_expires_ms
+FROM postlane.subscriptions s
+WHERE s.id = ANY (@ids::bigint[]);
+
+-- name: SubscriptionRotateSecret :one
+--
+-- Adds a secret and lets the current one go on signing for overlap_ms.
+WITH given AS MATERIALIZED (
+    SELECT @id::bigint AS id, @overlap_ms::bigint AS overlap_ms, @secret::bytea AS secret, sqlc.narg('key_id')::text AS key_id
+),
+old AS (
+    UPDATE postlane.subscription_secrets k
+    SET expires_at = now() + g.overlap_ms * interval '1 millisecond'
+    FROM given g
+    WHERE k.subscription_id = g.id AND k.expires_at IS NULL
+),
+changed AS (
+    UPDATE postlane.subscriptions s SET revision = s.revision + 1, updated_at = now()
+    FROM given g
+    WHERE s.id = g.id AND s.deleted_at IS NULL
+    RETURNING s.id
+),
+added AS (
+    INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
+    SELECT g.id, 1 + coalesce((SELECT max(k.number) FROM postlane.subscription_secrets k WHERE k.subscription_id = g.id), 0),
+           g.secret, g.key_id
+    FROM changed c JOIN given g ON g.id = c.id
+    RETURNING number
+)
+SELECT a.number FROM added a;
+
+-- name: SubscriptionAnyActive :one
+SELECT EXISTS (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL);
+
+-- name: SubscriptionForgive :many
+--
+-- Sets the failure count of subscriptions to 0 after a success. A row with nothing to
+-- forgive is not written.
+WITH owed AS MATERIALIZED (
+    SELECT s.id FROM postlane.subscriptions s
+    WHERE s.id = ANY (@ids::bigint[]) AND s.failure_count > 0
+    ORDER BY s.id
+    FOR NO KEY UPDATE OF s
+),
+forgiven AS (
+    UPDATE postlane.subscriptions s SET failure_count = 0
+    FROM owed o WHERE s.id = o.id
+    RETURNING s.id
+)
+SELECT f.id FROM forgiven f;
+
+-- name: SubscriptionYoungClaims :one
+--
+-- The age in milliseconds of the youngest claim on a subscription, -1 if none is in
+-- flight.
+SELECT coalesce((SELECT floor(extract(epoch FROM clock_timestamp() - max(l.claimed_at)) * 1000)
+                 FROM postlane.leases l WHERE l.subscription_id = @id), -1)::bigint;
