@@ -35,11 +35,13 @@ WITH RECURSIVE walk (round, id, hit) AS (
         SELECT (SELECT d.subscription_id FROM postlane.deliveries d
                 WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
                 ORDER BY d.subscription_id LIMIT 1) AS id
+        OFFSET 0
     ) ready
     CROSS JOIN LATERAL (
         SELECT (SELECT s.id FROM postlane.subscriptions s
                 WHERE s.state = 'active' AND s.deleted_at IS NULL AND s.id >= ready.id
                 ORDER BY s.id LIMIT 1) AS id
+        OFFSET 0
     ) active
     CROSS JOIN LATERAL (
         SELECT CASE WHEN active.id IS NULL THEN 1 ELSE 0 END AS wrap,
@@ -47,6 +49,7 @@ WITH RECURSIVE walk (round, id, hit) AS (
                     WHEN active.id = ready.id THEN active.id
                     ELSE active.id - 1 END AS id,
                coalesce(active.id = ready.id, false) AS hit
+        OFFSET 0
     ) step
     WHERE w.round = 0 OR (w.round = 1 AND w.id < @after::bigint)
 ),
