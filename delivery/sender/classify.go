@@ -1,0 +1,122 @@
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/postlane-go/postlane/delivery/guard"
+)
+
+// classify names the failure of a try that brought no answer and had come as
+// far as p. ctx is the attempt's.
+func classify(ctx context.Context, err error, p phase) Outcome {
+	var invalid *invalidRequest
+	if errors.As(err, &invalid) {
+		return InvalidRequest
+	}
+	if ctx.Err() != nil {
+		if context.Cause(ctx) != errAttemptTimeout {
+			return Canceled
+		}
+		return timeoutIn(p)
+	}
+	if o := classifyLocal(err); o != "" {
+		return o
+	}
+	if o := classifyTLS(err); o != "" {
+		return o
+	}
+	if o := classifyConnection(err); o != "" {
+		return o
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return timeoutIn(p)
+	}
+	// What is left is told apart by how far the try had come: net/http and
+	// crypto/tls have no types for the rest.
+	switch {
+	case p == handshaking:
+		return TLSHandshake
+	case p < sending:
+		return Unreachable
+	}
+	return ProtocolError
+}
+
+func timeoutIn(p phase) Outcome {
+	switch p {
+	case resolving:
+		return DNSFailure
+	case waiting, connecting, connected:
+		return ConnectTimeout
+	case handshaking:
+		return TLSTimeout
+	}
+	return Timeout
+}
+
+// classifyLocal names what went wrong before a packet reached the endpoint.
+func classifyLocal(err error) Outcome {
+	if errors.Is(err, guard.ErrRefused) {
+		return Blocked
+	}
+	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, shortage) {
+			return LocalFailure
+		}
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		if dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout {
+			return DNSNotFound
+		}
+		return DNSFailure
+	}
+	return ""
+}
+
+func classifyTLS(err error) Outcome {
+	var (
+		hostname  x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		untrusted *tls.CertificateVerificationError
+		notTLS    tls.RecordHeaderError
+		alert     tls.AlertError
+	)
+	switch {
+	case errors.As(err, &hostname):
+		return TLSWrongHost
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return TLSExpired
+	case errors.As(err, &untrusted):
+		return TLSUntrusted
+	// An alert can come late: TLS 1.3 refuses a missing client certificate
+	// after the handshake is done on this side.
+	case errors.As(err, &alert), errors.As(err, &notTLS), errors.Is(err, http.ErrSchemeMismatch):
+		return TLSHandshake
+	}
+	return ""
+}
+
+func classifyConnection(err error) Outcome {
+	switch {
+	case errors.Is(err, errConnectTimeout):
+		return ConnectTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ConnectionRefused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED):
+		return ConnectionReset
+	case isUnreachable(err):
+		return Unreachable
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return ConnectionClosed
+	}
+	return ""
+}
