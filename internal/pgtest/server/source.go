@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/postlane-go/postlane/internal/postgres"
+)
+
+// FromEnv names the environment variable that may say where the server has to
+// come from: "container" or "binaries". Without it, from a container where a
+// Docker engine has or can get the image, else from binaries of this machine.
+const FromEnv = "POSTLANE_TEST_POSTGRES_FROM"
+
+// settingsKey differs where the environment asks for another server.
+func settingsKey() string {
+	var all []string
+	for _, name := range []string{FromEnv, postgres.BinEnv, "POSTLANE_TEST_POSTGRES_IMAGE", "DOCKER_HOST"} {
+		all = append(all, os.Getenv(name))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
+	return hex.EncodeToString(sum[:4])
+}
+
+// running is a server that this process has started.
+type running struct {
+	ended <-chan struct{} // closed when it has ended
+	stop  func()
+	clean func() error // removes its data, after stop
+}
+
+// start starts a server in a state directory.
+func start(dir string) (Server, *running, error) {
+	return fromBinaries(dir)
+}
+
+func fromBinaries(dir string) (Server, *running, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	data := filepath.Join(dir, "data")
+	clean := func() error { return os.RemoveAll(data) }
+	server, err := postgres.Start(ctx, postgres.Config{Dir: data, NoSync: true})
+	if err != nil {
+		// What a killed run left may be of another version.
+		if err := clean(); err != nil {
+			return Server{}, nil, err
+		}
+		server, err = postgres.Start(ctx, postgres.Config{Dir: data, NoSync: true})
+	}
+	if err != nil {
+		return Server{}, nil, err
+	}
+	s := Server{
+		URL:     server.URL("postgres"),
+		Version: server.Version(),
+		Source:  fmt.Sprintf("server binaries in %s", server.Binaries().Dir),
+	}
+	return s, &running{
+		ended: server.Done(),
+		stop:  func() { _ = server.Stop() }, // what is left is removed
+		clean: clean,
+	}, nil
+}
