@@ -13,10 +13,11 @@ type visit struct {
 	r        *Receiver
 	endpoint *endpoint
 	stream   uint64
-	ticket   uint64 // of the request in its stream
-	event    uint64 // key, once it has arrived
-	status   int    // of the answer
-	accepted bool   // the answer made its event accepted
+	ticket   uint64   // of the request in its stream
+	witness  *witness // nil, or still to be asked for an overlap
+	event    uint64   // key, once it has arrived
+	status   int      // of the answer
+	accepted bool     // the answer made its event accepted
 }
 
 // receive judges one webhook and answers it.
@@ -45,6 +46,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	v.judge(reading, body.b)
+	v.overlap()
 	if r.config.Observe != nil {
 		r.config.Observe(v.Arrival, body.b)
 	}
@@ -56,9 +58,14 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 func (v *visit) enter() {
 	v.endpoint.arrive(v.At)
 	v.stream = v.endpoint.key(v.assetHash())
-	ticket, w := v.r.streams.enter(v.stream)
-	v.ticket = ticket
-	if w != nil && v.r.streams.overlaps(v.stream, w) {
+	v.ticket, v.witness = v.r.streams.enter(v.stream)
+}
+
+// overlap decides whether the request met another one of its stream. That may
+// take a moment, so it comes after what depends on the order of arrival.
+func (v *visit) overlap() {
+	w := v.witness
+	if v.witness = nil; w != nil && v.r.streams.overlaps(v.stream, w) {
 		v.found(Overlap, "another request of its stream was open")
 	}
 }
@@ -66,6 +73,7 @@ func (v *visit) enter() {
 // leave closes it, as the last thing before net/http sends the answer: from
 // then on the sender may open the stream's next.
 func (v *visit) leave() {
+	v.overlap() // of a refused request
 	hungUp := v.Findings&(Abandoned|Unread) != 0
 	v.r.streams.leave(v.stream, v.ticket, hungUp)
 	v.endpoint.open.Add(-1)
