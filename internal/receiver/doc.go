@@ -36,5 +36,5 @@
 //
 // An event is remembered by two hashes, a stream by one and its last seq; no
 // id, payload or asset is kept. 1,000,000 events, each in a stream of its own,
-// hold about 80 MB. [Config.Light] only counts, for the raw rate of a sender.
+// hold about 90 MB. [Config.Light] only counts, for the raw rate of a sender.
 package receiver
