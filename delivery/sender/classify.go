@@ -41,13 +41,15 @@ func classify(ctx context.Context, err error, p phase) Outcome {
 	}
 	// What is left is told apart by how far the try had come: net/http and
 	// crypto/tls have no types for the rest.
-	switch {
-	case p == handshaking:
+	switch p {
+	case handshaking:
 		return TLSHandshake
-	case p < sending:
-		return Unreachable
+	case sending:
+		return ConnectionClosed // not a byte to find fault with
+	case answering:
+		return ProtocolError
 	}
-	return ProtocolError
+	return Unreachable
 }
 
 func timeoutIn(p phase) Outcome {
@@ -88,7 +90,7 @@ func classifyTLS(err error) Outcome {
 		invalid   x509.CertificateInvalidError
 		untrusted *tls.CertificateVerificationError
 		notTLS    tls.RecordHeaderError
-		alert     tls.AlertError
+		op        *net.OpError
 	)
 	switch {
 	case errors.As(err, &hostname):
@@ -97,9 +99,12 @@ func classifyTLS(err error) Outcome {
 		return TLSExpired
 	case errors.As(err, &untrusted):
 		return TLSUntrusted
-	// An alert can come late: TLS 1.3 refuses a missing client certificate
-	// after the handshake is done on this side.
-	case errors.As(err, &alert), errors.As(err, &notTLS), errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, &notTLS), errors.Is(err, http.ErrSchemeMismatch):
+		return TLSHandshake
+	// A peer's alert, which crypto/tls reports under this Op. It can come
+	// late: TLS 1.3 refuses a missing client certificate when the handshake is
+	// done on this side.
+	case errors.As(err, &op) && op.Op == "remote error":
 		return TLSHandshake
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +41,7 @@ type Server struct {
 	mu      sync.Mutex
 	answers map[string][]Answer // by lower-case name without the last dot
 	rounds  map[string]int      // questions for A so far, by name
+	names   []string            // names asked for, each once
 }
 
 // Start runs a server until the test ends.
@@ -77,6 +79,13 @@ func (s *Server) Lookups(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rounds[key(name)]
+}
+
+// Names returns the names that were asked for, each once, as they were written.
+func (s *Server) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.names)
 }
 
 // Resolver returns a resolver that asks this server and nobody else.
@@ -138,6 +147,9 @@ func (s *Server) reply(packet []byte) []byte {
 func (s *Server) next(q dnsmessage.Question) (Answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !slices.Contains(s.names, q.Name.String()) {
+		s.names = append(s.names, q.Name.String())
+	}
 	name := key(q.Name.String())
 	counter := name
 	if q.Type == dnsmessage.TypeAAAA {
