@@ -92,13 +92,11 @@ func (a *Arrival) read(h http.Header) (r reading) {
 	if !r.prevOK {
 		fault("postlane-stream-prev")
 	}
-	switch len(h[headerAsset]) {
-	case 0:
-	default:
-		fault("postlane-asset")
-		fallthrough
-	case 1:
-		a.Asset, a.HasAsset = h[headerAsset][0], true
+	if v := h[headerAsset]; len(v) > 0 {
+		a.Asset, a.HasAsset = v[0], true
+		if len(v) > 1 || v[0] == "" { // no asset is an absent header, not an empty one
+			fault("postlane-asset")
+		}
 	}
 	return r
 }

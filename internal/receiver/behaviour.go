@@ -93,13 +93,7 @@ func (s *script) status(a Arrival) int {
 
 // wait holds and delays one request. It reports whether the request is still
 // to be answered as decided: false once its sender hung up or Serve stops.
-func (s *script) wait(w http.ResponseWriter, ctx context.Context) bool {
-	if !s.slow() {
-		return true
-	}
-	// The read deadline is for the request, which is read. Left in place, it
-	// would look like a sender that hung up.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+func (s *script) wait(ctx context.Context) bool {
 	if s.Hold != nil {
 		select {
 		case <-s.Hold:

@@ -24,6 +24,7 @@ func TestBodies(t *testing.T) {
 		"at the limit":             {bytes.NewReader(make([]byte, limit)), limit, 200, 0},
 		"at the limit, chunked":    {bytes.NewReader(make([]byte, limit)), -1, 200, 0},
 		"above it":                 {bytes.NewReader(make([]byte, limit+1)), limit + 1, 413, 1},
+		"said to be above it":      {iotest.ErrReader(errors.New("read")), limit + 1, 413, 1},
 		"above it, chunked":        {bytes.NewReader(make([]byte, limit+1)), -1, 413, 1},
 		"broken off":               {io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), 10, 400, 1},
 		"broken off by a time-out": {iotest.ErrReader(errors.New("i/o timeout")), 10, 400, 1},

@@ -37,6 +37,7 @@ func TestHeaders(t *testing.T) {
 		"prev 0":                {set(headerPrev, "0"), 1, 200},
 		"prev unreadable":       {set(headerPrev, "none"), 1, 200},
 		"two prevs":             {set(headerPrev, "1", "2"), 1, 200},
+		"empty asset":           {set(headerAsset, ""), 1, 200},
 		"two assets":            {set(headerAsset, "a", "b"), 1, 200},
 		"two faults count once": {func(h http.Header) { delete(h, headerSeq); delete(h, headerType) }, 1, 200},
 	} {
@@ -50,6 +51,18 @@ func TestHeaders(t *testing.T) {
 			b.is.Equal(v.Events == 1, test.status == 200)
 		})
 	}
+}
+
+// An empty asset is wrong, and still not the stream of no asset.
+func TestEmptyAsset(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Config{})
+	b.send(hook{seq: 2})
+	b.send(hook{seq: 1, change: func(h http.Header) { h[headerAsset] = []string{""} }})
+	v := b.Verdict()
+	b.is.Equal(v.BadHeaders, int64(1))
+	b.is.Equal(v.Problems(), int64(1))
+	b.is.Equal(v.Streams, int64(2))
 }
 
 // An unreadable prev does not make the next arrival a gap.

@@ -69,6 +69,19 @@ func TestNoOverlapOneAfterTheOther(t *testing.T) {
 	b.is.Equal(b.Verdict().Overlaps, int64(0))
 }
 
+// A refused request was open all the same.
+func TestOverlapOfARefusedRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, Config{Secrets: map[string][]string{AnyPath: {secretA}}})
+		release := b.open(t, hook{seq: 1, secret: secretA}, hook{seq: 2, prev: 1, secret: secretB})
+		release()
+		v := b.Verdict()
+		b.is.Equal(v.Overlaps, int64(1))
+		b.is.Equal(v.BadSignatures, int64(1))
+	})
+}
+
 // A request that is answered was truly open, however soon.
 func TestOverlapWithARequestAnsweredAtOnce(t *testing.T) {
 	t.Parallel()

@@ -156,7 +156,7 @@ func (v *visit) judge(r reading, body []byte) {
 func (v *visit) answer(w http.ResponseWriter, req *http.Request) {
 	script := v.r.script(v.endpoint)
 	v.status = script.status(v.Arrival)
-	if !script.wait(w, req.Context()) {
+	if !script.wait(req.Context()) {
 		v.found(Abandoned, "")
 		v.status = http.StatusServiceUnavailable // for a Serve that stops: whoever hung up reads nothing
 	}
@@ -186,7 +186,7 @@ func (r *Receiver) count(w http.ResponseWriter, req *http.Request) {
 	}
 	script := r.light.Load()
 	status := script.status(Arrival{})
-	if !script.wait(w, req.Context()) {
+	if !script.wait(req.Context()) {
 		r.total.find(Abandoned)
 		status = http.StatusServiceUnavailable
 	}
