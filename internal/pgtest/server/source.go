@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +38,25 @@ type running struct {
 
 // start starts a server in a state directory.
 func start(dir string) (Server, *running, error) {
-	return fromBinaries(dir)
+	switch from := os.Getenv(FromEnv); from {
+	case "container":
+		return fromContainer(dir)
+	case "binaries":
+		return fromBinaries(dir)
+	case "":
+	default:
+		return Server{}, nil, fmt.Errorf("%s must be container or binaries, is %q", FromEnv, from)
+	}
+	s, running, noContainer := fromContainer(dir)
+	if noContainer == nil {
+		return s, running, nil
+	}
+	fmt.Fprintln(os.Stderr, "no container:", noContainer) // in the keeper's log
+	s, running, err := fromBinaries(dir)
+	if errors.Is(err, postgres.ErrNoPostgres) {
+		return s, nil, fmt.Errorf("%w\nThere is no container because: %w", err, noContainer)
+	}
+	return s, running, err
 }
 
 func fromBinaries(dir string) (Server, *running, error) {

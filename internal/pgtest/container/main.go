@@ -1,0 +1,71 @@
+// Command container runs the PostgreSQL of a test run in a container, by
+// testcontainers, until its standard input ends. It prints one line of JSON:
+// the URL of a database, or the error.
+//
+// It is a module and a program of its own: a Docker client and what it brings
+// along would otherwise be requirements of every application that imports
+// Postlane, and be linked into each of its test binaries.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/modules/postgres"
+)
+
+const defaultImage = "postgres:17-alpine"
+
+func main() {
+	image := cmp.Or(os.Getenv("POSTLANE_TEST_POSTGRES_IMAGE"), defaultImage)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // a pull may take long
+	defer cancel()
+
+	url, err := run(ctx, image, func(url string) error {
+		if err := say(map[string]string{"url": url, "image": image}); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	})
+	if err != nil && url == "" {
+		_ = say(map[string]string{"error": err.Error()})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run starts a container, calls use with the URL of its database, and removes
+// it. The URL is empty where the container did not get that far.
+func run(ctx context.Context, image string, use func(url string) error) (url string, err error) {
+	container, err := postgres.Run(ctx, image,
+		// A throwaway server for many small databases.
+		testcontainers.WithCmd("postgres", "-c", "max_connections=300",
+			"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "timezone=UTC"),
+		postgres.BasicWaitStrategies(),
+	)
+	defer func() {
+		if removed := testcontainers.TerminateContainer(container); err == nil {
+			err = removed
+		}
+	}()
+	if err != nil {
+		return "", err
+	}
+	if url, err = container.ConnectionString(ctx, "sslmode=disable"); err != nil {
+		return "", err
+	}
+	return url, use(url)
+}
+
+func say(message map[string]string) error {
+	return json.NewEncoder(os.Stdout).Encode(message)
+}
