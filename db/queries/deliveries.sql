@@ -52,14 +52,15 @@ tried AS (
            m.status, m.tenant, m.outcome, m.answer, m.answer_cut, m.headers, m.dns_us, m.connect_us, m.tls_us, m.first_byte_us, m.claimant
     FROM mine m CROSS JOIN clock c
 )
-SELECT m.subscription_id, m.seq, m.fence FROM mine m;
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m;
 
 -- name: DeliverySettleFailed :many
 --
 -- Settles failed attempts. A delivery with attempts left waits delays_ms for the
--- next. One without, or one marked dead, is dead: it leaves its stream, or holds it
--- where its subscription says so. A death counts one failure of its subscription, which
--- is disabled at its threshold, and at once where gone is set (410). Of a deleted
+-- next. One without, or one that met a 410 (gone), is dead: it leaves its stream, or
+-- holds it where its subscription says so. A death counts one failure of its
+-- subscription, unless it is blameless (the fault was on this side), and the
+-- subscription is disabled at its threshold, and at once by a 410. Of a deleted
 -- subscription the delivery is discarded and nothing is counted.
 --
 -- Answers with what became of each whose lease the caller still held: pending,
@@ -69,7 +70,7 @@ SELECT m.subscription_id, m.seq, m.fence FROM mine m;
 WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
-           unnest(@dead::boolean[]) AS dead, unnest(@gone::boolean[]) AS gone,
+           unnest(@gone::boolean[]) AS gone, unnest(@blameless::boolean[]) AS blameless,
            unnest(@delays_ms::bigint[]) AS delay_ms,
            unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
            unnest(@statuses::integer[]) AS status, unnest(@outcomes::text[]) AS outcome,
@@ -82,16 +83,15 @@ clock AS MATERIALIZED (
     SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at
 ),
 mine AS MATERIALIZED (
-    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.delay_ms,
+    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.blameless, i.delay_ms,
            i.started_ms_ago, i.duration_ms, i.status, i.outcome, i.answer, i.answer_cut, i.headers, i.error,
            i.dns_us, i.connect_us, i.tls_us, i.first_byte_us,
            CASE WHEN s.deleted_at IS NOT NULL THEN 'discarded'
-                WHEN NOT i.dead AND NOT i.gone AND l.attempt < s.max_attempts THEN 'pending'
+                WHEN NOT i.gone AND l.attempt < s.max_attempts THEN 'pending'
                 WHEN s.on_dead = 'hold' THEN 'held'
                 ELSE 'dead' END AS state,
            CASE WHEN s.deleted_at IS NOT NULL THEN 'subscription deleted'
                 WHEN i.gone THEN 'the endpoint answered 410 Gone'
-                WHEN i.dead THEN i.outcome
                 ELSE 'attempts used up: ' || i.outcome END AS reason
     FROM input i
     CROSS JOIN LATERAL (
@@ -135,7 +135,7 @@ tried AS (
 ),
 deaths AS MATERIALIZED (
     SELECT m.subscription_id, count(*)::integer AS died, bool_or(m.gone) AS gone, max(m.reason) AS reason
-    FROM mine m WHERE m.state IN ('dead', 'held')
+    FROM mine m WHERE m.state IN ('dead', 'held') AND NOT m.blameless
     GROUP BY m.subscription_id
 ),
 struck AS MATERIALIZED (
@@ -160,27 +160,36 @@ charged AS (
     FROM struck k CROSS JOIN clock c
     WHERE s.id = k.id
 )
-SELECT m.subscription_id, m.seq, m.fence, m.state,
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence, m.state::text AS state,
        coalesce((SELECT k.disabled_by FROM struck k WHERE k.id = m.subscription_id), '')::text AS disabled_by
 FROM mine m;
 
--- name: DeliveryRelease :one
+-- name: DeliveryPostpone :many
 --
--- Gives claims back without charging the attempt, and says how many: the lease ends,
--- the delivery is as ready as before. With a fence that is no longer the caller's
--- nothing changes.
-WITH u AS (
+-- Lets deliveries wait delays_ms without charging the attempt: what stood in the way
+-- was on this side, and trying again at once would meet it again. LeaseDrop follows.
+WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
-           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
+           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence, unnest(@delays_ms::bigint[]) AS delay_ms
 ),
-ended AS (
-    DELETE FROM postlane.leases l
-    USING u
-    WHERE l.subscription_id = u.subscription_id AND coalesce(l.asset, '') = u.asset
-      AND l.seq = u.seq AND l.fence = u.fence
-    RETURNING 1
+mine AS MATERIALIZED (
+    SELECT i.subscription_id, i.seq, i.fence, i.delay_ms
+    FROM input i
+    CROSS JOIN LATERAL (
+        SELECT e.attempt FROM postlane.leases e
+        WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
+          AND e.seq = i.seq AND e.fence = i.fence
+        LIMIT 1
+        FOR UPDATE OF e
+    ) l
+),
+kept AS (
+    UPDATE postlane.deliveries d
+    SET ready = NULL, due_at = coalesce(sqlc.narg('now')::timestamptz, now()) + m.delay_ms * interval '1 millisecond'
+    FROM mine m
+    WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
 )
-SELECT count(*) FROM ended;
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m;
 
 -- name: DeliveryRipen :one
 --

@@ -66,3 +66,35 @@ FROM postlane.events e WHERE e.tenant = @tenant AND e.id = @id;
 SELECT pg_advisory_xact_lock(k.key)
 FROM (SELECT DISTINCT hashtextextended(a.asset, 7165134472) AS key
       FROM unnest(@assets::text[]) AS a (asset) ORDER BY 1) k;
+
+-- name: EventLockTimeout :exec
+--
+-- Before EventEnqueue with ids that others may hold: wait half a second at most,
+-- less than the second after which PostgreSQL looks for deadlocks.
+SELECT set_config('postlane.lock_timeout', current_setting('lock_timeout'), true),
+       set_config('lock_timeout', '500ms', true);
+
+-- name: EventLockTimeoutRestore :exec
+SELECT set_config('lock_timeout', current_setting('postlane.lock_timeout'), true);
+
+-- name: EventUndo :exec
+--
+-- Takes back what EventEnqueue stored in this transaction, where another event of the
+-- same call turned out to be taken.
+WITH u AS (
+    SELECT unnest(@tenants::text[]) AS tenant, unnest(@ids::text[]) AS id, unnest(@seqs::bigint[]) AS seq
+),
+targets AS MATERIALIZED (
+    SELECT DISTINCT p.subscription_id, u.seq
+    FROM u JOIN postlane.subscription_patterns p ON p.tenant = u.tenant
+),
+undone AS (
+    DELETE FROM postlane.deliveries d USING targets t
+    WHERE d.subscription_id = t.subscription_id AND d.seq = t.seq
+    RETURNING 1
+),
+gone AS (
+    DELETE FROM postlane.events e USING u WHERE e.tenant = u.tenant AND e.id = u.id AND e.seq = u.seq
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM undone) + (SELECT count(*) FROM gone);

@@ -1,9 +1,10 @@
 -- name: LeaseDrop :many
 --
 -- Ends leases, named by stream, delivery and fence, and answers with those that
--- were the caller's to end. Runs as a statement of its own after the rows of
--- `deliveries` are written: a claim waits for a lease that is being deleted, and
--- may hold a row that settling needs.
+-- were the caller's to end. Alone, this releases: the delivery is as ready as before
+-- its claim and no attempt is charged. At the end of settling it runs as a statement
+-- of its own after the rows of `deliveries` are written: a claim waits for a lease
+-- that is being deleted, and may hold a row that settling needs.
 WITH u AS (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
@@ -27,10 +28,13 @@ WITH u AS (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
 ),
+until AS MATERIALIZED (
+    SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at, @lease_ms::bigint AS lease_ms
+),
 renewed AS (
     UPDATE postlane.leases l
-    SET lease_until = coalesce(sqlc.narg('now')::timestamptz, now()) + @lease_ms::bigint * interval '1 millisecond'
-    FROM u
+    SET lease_until = n.at + n.lease_ms * interval '1 millisecond'
+    FROM u CROSS JOIN until n
     WHERE l.subscription_id = u.subscription_id
       AND coalesce(l.asset, '') = u.asset
       AND l.seq = u.seq

@@ -115,3 +115,17 @@ FROM (
     WHERE @subscription_id::bigint = 0 OR s.subscription_id = @subscription_id::bigint
 ) x
 GROUP BY x.state;
+
+-- name: LogState :one
+--
+-- The state of one delivery, if the subscription has it.
+SELECT CASE WHEN d.held_at IS NOT NULL THEN 'dead'
+            WHEN (SELECT l.seq FROM postlane.leases l
+                  WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                  LIMIT 1) IS NOT NULL THEN 'delivering'
+            ELSE 'pending' END AS state
+FROM postlane.deliveries d
+WHERE d.subscription_id = @subscription_id AND d.seq = @seq
+UNION ALL
+SELECT s.state FROM postlane.settled s
+WHERE s.subscription_id = @subscription_id AND s.seq = @seq;

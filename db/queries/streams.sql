@@ -89,7 +89,8 @@ WITH RECURSIVE walk (asset, n) AS (
     WHERE w.n < @max::integer
 )
 SELECT h.asset, h.seq, h.event_id, h.event_type, h.attempts, h.created_at, h.due_at, h.held_at, h.reason,
-       l.claimed_at, l.attempt,
+       coalesce(l.attempt, 0)::integer AS attempt,
+       coalesce(floor(extract(epoch FROM now() - l.claimed_at) * 1000), -1)::bigint AS in_flight_ms,
        (h.ready IS NOT NULL)::boolean AS ready,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries d
                               WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') = w.asset
@@ -106,3 +107,26 @@ LEFT JOIN LATERAL (
 ) l ON true
 WHERE w.n > 0
 ORDER BY w.n;
+
+-- name: StreamOldestDue :one
+--
+-- For how many milliseconds the longest waiting delivery that may be claimed has
+-- waited since its event was written, over the active subscriptions (up to 1,000 of
+-- them); -1 if none waits.
+WITH RECURSIVE walk (id, n) AS (
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL ORDER BY d.subscription_id LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+            ORDER BY d.subscription_id LIMIT 1), w.n + 1
+    FROM walk w WHERE w.id IS NOT NULL AND w.n < 1000
+)
+SELECT coalesce(floor(extract(epoch FROM coalesce(sqlc.narg('now')::timestamptz, now()) - min(h.created_at)) * 1000), -1)::bigint
+FROM walk w
+JOIN postlane.subscriptions s ON s.id = w.id AND s.state = 'active' AND s.deleted_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT d.created_at FROM postlane.deliveries d
+    WHERE d.subscription_id = w.id AND d.ready IS NOT NULL
+    ORDER BY d.ready LIMIT 1
+) h;

@@ -1,14 +1,18 @@
 -- name: SubscriptionCreate :one
-WITH made AS (
-    INSERT INTO postlane.subscriptions (tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
-    VALUES (@tenant, @url, sqlc.narg('description'), @event_types, @on_dead, @max_attempts, sqlc.narg('max_in_flight'), @disable_after)
-    RETURNING *
-),
-secret AS (
-    INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
-    SELECT m.id, 1, @secret::bytea, sqlc.narg('key_id')::text FROM made m
-)
-SELECT m.*, pg_notify('postlane', 'subscription')::text AS told FROM made m;
+INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
+VALUES (@id, @tenant, @url, sqlc.narg('description'), @event_types, @on_dead, @max_attempts, sqlc.narg('max_in_flight'), @disable_after)
+RETURNING *;
+
+-- name: SubscriptionAddSecret :exec
+--
+-- The first secret of a new subscription.
+INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
+VALUES (@subscription_id, 1, @secret, sqlc.narg('key_id'));
+
+-- name: SubscriptionNotify :exec
+--
+-- Tells dispatchers, when this commits, that there may be something to do.
+SELECT pg_notify('postlane', 'subscription');
 
 -- name: SubscriptionGet :one
 SELECT * FROM postlane.subscriptions WHERE id = @id AND deleted_at IS NULL;
@@ -35,17 +39,14 @@ RETURNING *;
 -- name: SubscriptionSetState :one
 --
 -- Enabling again forgets the failures that disabled it.
-WITH changed AS (
-    UPDATE postlane.subscriptions s
-    SET state = @state,
-        state_reason  = sqlc.narg('reason'),
-        state_since   = CASE WHEN s.state = @state THEN s.state_since ELSE now() END,
-        failure_count = CASE WHEN @state = 'active' THEN 0 ELSE s.failure_count END,
-        revision = s.revision + 1, updated_at = now()
-    WHERE s.id = @id AND s.deleted_at IS NULL
-    RETURNING *
-)
-SELECT c.*, pg_notify('postlane', 'subscription')::text AS told FROM changed c;
+UPDATE postlane.subscriptions s
+SET state = @state,
+    state_reason  = sqlc.narg('reason'),
+    state_since   = CASE WHEN s.state = @state THEN s.state_since ELSE now() END,
+    failure_count = CASE WHEN @state = 'active' THEN 0 ELSE s.failure_count END,
+    revision = s.revision + 1, updated_at = now()
+WHERE s.id = @id AND s.deleted_at IS NULL
+RETURNING *;
 
 -- name: SubscriptionDelete :one
 --

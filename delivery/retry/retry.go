@@ -18,7 +18,7 @@ const (
 
 	// MinDelay is the shortest entry, and the shortest delay: anything less
 	// is a hot loop.
-	MinDelay = time.Second
+	MinDelay = 100 * time.Millisecond
 
 	// JitterPercent is how far a delay may differ from its entry, either way.
 	// Deliveries that failed together would otherwise come back together.

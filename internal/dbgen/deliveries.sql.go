@@ -139,41 +139,73 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg *DeliveryLockPa
 	return &i, err
 }
 
-const DeliveryRelease = `-- name: DeliveryRelease :one
-WITH u AS (
+const DeliveryPostpone = `-- name: DeliveryPostpone :many
+WITH input AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
-           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence
+           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence, unnest($5::bigint[]) AS delay_ms
 ),
-ended AS (
-    DELETE FROM postlane.leases l
-    USING u
-    WHERE l.subscription_id = u.subscription_id AND coalesce(l.asset, '') = u.asset
-      AND l.seq = u.seq AND l.fence = u.fence
-    RETURNING 1
+mine AS MATERIALIZED (
+    SELECT i.subscription_id, i.seq, i.fence, i.delay_ms
+    FROM input i
+    CROSS JOIN LATERAL (
+        SELECT e.attempt FROM postlane.leases e
+        WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
+          AND e.seq = i.seq AND e.fence = i.fence
+        LIMIT 1
+        FOR UPDATE OF e
+    ) l
+),
+kept AS (
+    UPDATE postlane.deliveries d
+    SET ready = NULL, due_at = coalesce($6::timestamptz, now()) + m.delay_ms * interval '1 millisecond'
+    FROM mine m
+    WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
 )
-SELECT count(*) FROM ended
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m
 `
 
-type DeliveryReleaseParams struct {
+type DeliveryPostponeParams struct {
 	SubscriptionIds []int64
 	Assets          []string
 	Seqs            []int64
 	Fences          []int64
+	DelaysMs        []int64
+	Now             *time.Time
 }
 
-// Gives claims back without charging the attempt, and says how many: the lease ends,
-// the delivery is as ready as before. With a fence that is no longer the caller's
-// nothing changes.
-func (q *Queries) DeliveryRelease(ctx context.Context, db DBTX, arg *DeliveryReleaseParams) (int64, error) {
-	row := db.QueryRow(ctx, DeliveryRelease,
+type DeliveryPostponeRow struct {
+	SubscriptionID int64
+	Seq            int64
+	Fence          int64
+}
+
+// Lets deliveries wait delays_ms without charging the attempt: what stood in the way
+// was on this side, and trying again at once would meet it again. LeaseDrop follows.
+func (q *Queries) DeliveryPostpone(ctx context.Context, db DBTX, arg *DeliveryPostponeParams) ([]*DeliveryPostponeRow, error) {
+	rows, err := db.Query(ctx, DeliveryPostpone,
 		arg.SubscriptionIds,
 		arg.Assets,
 		arg.Seqs,
 		arg.Fences,
+		arg.DelaysMs,
+		arg.Now,
 	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*DeliveryPostponeRow
+	for rows.Next() {
+		var i DeliveryPostponeRow
+		if err := rows.Scan(&i.SubscriptionID, &i.Seq, &i.Fence); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const DeliveryRemove = `-- name: DeliveryRemove :one
@@ -350,7 +382,7 @@ tried AS (
            m.status, m.tenant, m.outcome, m.answer, m.answer_cut, m.headers, m.dns_us, m.connect_us, m.tls_us, m.first_byte_us, m.claimant
     FROM mine m CROSS JOIN clock c
 )
-SELECT m.subscription_id, m.seq, m.fence FROM mine m
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m
 `
 
 type DeliverySettleDeliveredParams struct {
@@ -373,9 +405,9 @@ type DeliverySettleDeliveredParams struct {
 }
 
 type DeliverySettleDeliveredRow struct {
-	SubscriptionID interface{}
-	Seq            interface{}
-	Fence          interface{}
+	SubscriptionID int64
+	Seq            int64
+	Fence          int64
 }
 
 // Settles deliveries that an endpoint answered with a 2xx: out of the backlog, into
@@ -427,7 +459,7 @@ const DeliverySettleFailed = `-- name: DeliverySettleFailed :many
 WITH input AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
            unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence,
-           unnest($5::boolean[]) AS dead, unnest($6::boolean[]) AS gone,
+           unnest($5::boolean[]) AS gone, unnest($6::boolean[]) AS blameless,
            unnest($7::bigint[]) AS delay_ms,
            unnest($8::bigint[]) AS started_ms_ago, unnest($9::integer[]) AS duration_ms,
            unnest($10::integer[]) AS status, unnest($11::text[]) AS outcome,
@@ -440,16 +472,15 @@ clock AS MATERIALIZED (
     SELECT coalesce($20::timestamptz, now()) AS at
 ),
 mine AS MATERIALIZED (
-    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.delay_ms,
+    SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.blameless, i.delay_ms,
            i.started_ms_ago, i.duration_ms, i.status, i.outcome, i.answer, i.answer_cut, i.headers, i.error,
            i.dns_us, i.connect_us, i.tls_us, i.first_byte_us,
            CASE WHEN s.deleted_at IS NOT NULL THEN 'discarded'
-                WHEN NOT i.dead AND NOT i.gone AND l.attempt < s.max_attempts THEN 'pending'
+                WHEN NOT i.gone AND l.attempt < s.max_attempts THEN 'pending'
                 WHEN s.on_dead = 'hold' THEN 'held'
                 ELSE 'dead' END AS state,
            CASE WHEN s.deleted_at IS NOT NULL THEN 'subscription deleted'
                 WHEN i.gone THEN 'the endpoint answered 410 Gone'
-                WHEN i.dead THEN i.outcome
                 ELSE 'attempts used up: ' || i.outcome END AS reason
     FROM input i
     CROSS JOIN LATERAL (
@@ -493,7 +524,7 @@ tried AS (
 ),
 deaths AS MATERIALIZED (
     SELECT m.subscription_id, count(*)::integer AS died, bool_or(m.gone) AS gone, max(m.reason) AS reason
-    FROM mine m WHERE m.state IN ('dead', 'held')
+    FROM mine m WHERE m.state IN ('dead', 'held') AND NOT m.blameless
     GROUP BY m.subscription_id
 ),
 struck AS MATERIALIZED (
@@ -518,7 +549,7 @@ charged AS (
     FROM struck k CROSS JOIN clock c
     WHERE s.id = k.id
 )
-SELECT m.subscription_id, m.seq, m.fence, m.state,
+SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence, m.state::text AS state,
        coalesce((SELECT k.disabled_by FROM struck k WHERE k.id = m.subscription_id), '')::text AS disabled_by
 FROM mine m
 `
@@ -528,8 +559,8 @@ type DeliverySettleFailedParams struct {
 	Assets          []string
 	Seqs            []int64
 	Fences          []int64
-	Dead            []bool
 	Gone            []bool
+	Blameless       []bool
 	DelaysMs        []int64
 	StartedMsAgo    []int64
 	DurationsMs     []int32
@@ -547,17 +578,18 @@ type DeliverySettleFailedParams struct {
 }
 
 type DeliverySettleFailedRow struct {
-	SubscriptionID interface{}
-	Seq            interface{}
-	Fence          interface{}
+	SubscriptionID int64
+	Seq            int64
+	Fence          int64
 	State          string
 	DisabledBy     string
 }
 
 // Settles failed attempts. A delivery with attempts left waits delays_ms for the
-// next. One without, or one marked dead, is dead: it leaves its stream, or holds it
-// where its subscription says so. A death counts one failure of its subscription, which
-// is disabled at its threshold, and at once where gone is set (410). Of a deleted
+// next. One without, or one that met a 410 (gone), is dead: it leaves its stream, or
+// holds it where its subscription says so. A death counts one failure of its
+// subscription, unless it is blameless (the fault was on this side), and the
+// subscription is disabled at its threshold, and at once by a 410. Of a deleted
 // subscription the delivery is discarded and nothing is counted.
 //
 // Answers with what became of each whose lease the caller still held: pending,
@@ -570,8 +602,8 @@ func (q *Queries) DeliverySettleFailed(ctx context.Context, db DBTX, arg *Delive
 		arg.Assets,
 		arg.Seqs,
 		arg.Fences,
-		arg.Dead,
 		arg.Gone,
+		arg.Blameless,
 		arg.DelaysMs,
 		arg.StartedMsAgo,
 		arg.DurationsMs,

@@ -174,6 +174,27 @@ func (q *Queries) EventGetMany(ctx context.Context, db DBTX, arg *EventGetManyPa
 	return items, nil
 }
 
+const EventLockTimeout = `-- name: EventLockTimeout :exec
+SELECT set_config('postlane.lock_timeout', current_setting('lock_timeout'), true),
+       set_config('lock_timeout', '500ms', true)
+`
+
+// Before EventEnqueue with ids that others may hold: wait half a second at most,
+// less than the second after which PostgreSQL looks for deadlocks.
+func (q *Queries) EventLockTimeout(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, EventLockTimeout)
+	return err
+}
+
+const EventLockTimeoutRestore = `-- name: EventLockTimeoutRestore :exec
+SELECT set_config('lock_timeout', current_setting('postlane.lock_timeout'), true)
+`
+
+func (q *Queries) EventLockTimeoutRestore(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, EventLockTimeoutRestore)
+	return err
+}
+
 const EventPayload = `-- name: EventPayload :one
 SELECT e.payload FROM postlane.events e WHERE e.tenant = $1 AND e.id = $2
 `
@@ -226,4 +247,37 @@ func (q *Queries) EventShow(ctx context.Context, db DBTX, arg *EventShowParams) 
 		&i.CreatedAt,
 	)
 	return &i, err
+}
+
+const EventUndo = `-- name: EventUndo :exec
+WITH u AS (
+    SELECT unnest($1::text[]) AS tenant, unnest($2::text[]) AS id, unnest($3::bigint[]) AS seq
+),
+targets AS MATERIALIZED (
+    SELECT DISTINCT p.subscription_id, u.seq
+    FROM u JOIN postlane.subscription_patterns p ON p.tenant = u.tenant
+),
+undone AS (
+    DELETE FROM postlane.deliveries d USING targets t
+    WHERE d.subscription_id = t.subscription_id AND d.seq = t.seq
+    RETURNING 1
+),
+gone AS (
+    DELETE FROM postlane.events e USING u WHERE e.tenant = u.tenant AND e.id = u.id AND e.seq = u.seq
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM undone) + (SELECT count(*) FROM gone)
+`
+
+type EventUndoParams struct {
+	Tenants []string
+	Ids     []string
+	Seqs    []int64
+}
+
+// Takes back what EventEnqueue stored in this transaction, where another event of the
+// same call turned out to be taken.
+func (q *Queries) EventUndo(ctx context.Context, db DBTX, arg *EventUndoParams) error {
+	_, err := db.Exec(ctx, EventUndo, arg.Tenants, arg.Ids, arg.Seqs)
+	return err
 }

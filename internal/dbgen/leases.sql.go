@@ -41,9 +41,10 @@ type LeaseDropRow struct {
 }
 
 // Ends leases, named by stream, delivery and fence, and answers with those that
-// were the caller's to end. Runs as a statement of its own after the rows of
-// `deliveries` are written: a claim waits for a lease that is being deleted, and
-// may hold a row that settling needs.
+// were the caller's to end. Alone, this releases: the delivery is as ready as before
+// its claim and no attempt is charged. At the end of settling it runs as a statement
+// of its own after the rows of `deliveries` are written: a claim waits for a lease
+// that is being deleted, and may hold a row that settling needs.
 func (q *Queries) LeaseDrop(ctx context.Context, db DBTX, arg *LeaseDropParams) ([]*LeaseDropRow, error) {
 	rows, err := db.Query(ctx, LeaseDrop,
 		arg.SubscriptionIds,
@@ -179,9 +180,13 @@ WITH u AS (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
            unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence
 ),
+until AS MATERIALIZED (
+    SELECT coalesce($5::timestamptz, now()) AS at, $6::bigint AS lease_ms
+),
 renewed AS (
     UPDATE postlane.leases l
-    SET lease_until = coalesce($5::timestamptz, now()) + $6
+    SET lease_until = n.at + n.lease_ms * interval '1 millisecond'
+    FROM u CROSS JOIN until n
     WHERE l.subscription_id = u.subscription_id
       AND coalesce(l.asset, '') = u.asset
       AND l.seq = u.seq
@@ -192,12 +197,12 @@ SELECT r.subscription_id, r.seq, r.fence FROM renewed r
 `
 
 type LeaseRenewParams struct {
-	SubscriptionIds                                   []int64
-	Assets                                            []string
-	Seqs                                              []int64
-	Fences                                            []int64
-	Now                                               *time.Time
-	LeaseMspgCatalogint81MillisecondpgCataloginterval interface{}
+	SubscriptionIds []int64
+	Assets          []string
+	Seqs            []int64
+	Fences          []int64
+	Now             *time.Time
+	LeaseMs         int64
 }
 
 type LeaseRenewRow struct {
@@ -215,7 +220,7 @@ func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg *LeaseRenewParams
 		arg.Seqs,
 		arg.Fences,
 		arg.Now,
-		arg.LeaseMspgCatalogint81MillisecondpgCataloginterval,
+		arg.LeaseMs,
 	)
 	if err != nil {
 		return nil, err

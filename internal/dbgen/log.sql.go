@@ -342,3 +342,29 @@ func (q *Queries) LogListStream(ctx context.Context, db DBTX, arg *LogListStream
 	}
 	return items, nil
 }
+
+const LogState = `-- name: LogState :one
+SELECT CASE WHEN d.held_at IS NOT NULL THEN 'dead'
+            WHEN (SELECT l.seq FROM postlane.leases l
+                  WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                  LIMIT 1) IS NOT NULL THEN 'delivering'
+            ELSE 'pending' END AS state
+FROM postlane.deliveries d
+WHERE d.subscription_id = $1 AND d.seq = $2
+UNION ALL
+SELECT s.state FROM postlane.settled s
+WHERE s.subscription_id = $1 AND s.seq = $2
+`
+
+type LogStateParams struct {
+	SubscriptionID int64
+	Seq            int64
+}
+
+// The state of one delivery, if the subscription has it.
+func (q *Queries) LogState(ctx context.Context, db DBTX, arg *LogStateParams) (string, error) {
+	row := db.QueryRow(ctx, LogState, arg.SubscriptionID, arg.Seq)
+	var state string
+	err := row.Scan(&state)
+	return state, err
+}

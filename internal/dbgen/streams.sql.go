@@ -26,7 +26,8 @@ WITH RECURSIVE walk (asset, n) AS (
     WHERE w.n < $3::integer
 )
 SELECT h.asset, h.seq, h.event_id, h.event_type, h.attempts, h.created_at, h.due_at, h.held_at, h.reason,
-       l.claimed_at, l.attempt,
+       coalesce(l.attempt, 0)::integer AS attempt,
+       coalesce(floor(extract(epoch FROM now() - l.claimed_at) * 1000), -1)::bigint AS in_flight_ms,
        (h.ready IS NOT NULL)::boolean AS ready,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries d
                               WHERE d.subscription_id = $1 AND coalesce(d.asset, '') = w.asset
@@ -52,19 +53,19 @@ type StreamListParams struct {
 }
 
 type StreamListRow struct {
-	Asset     *string
-	Seq       int64
-	EventID   string
-	EventType string
-	Attempts  int32
-	CreatedAt time.Time
-	DueAt     *time.Time
-	HeldAt    *time.Time
-	Reason    *string
-	ClaimedAt time.Time
-	Attempt   int32
-	Ready     bool
-	Depth     int64
+	Asset      *string
+	Seq        int64
+	EventID    string
+	EventType  string
+	Attempts   int32
+	CreatedAt  time.Time
+	DueAt      *time.Time
+	HeldAt     *time.Time
+	Reason     *string
+	Attempt    int32
+	InFlightMs int64
+	Ready      bool
+	Depth      int64
 }
 
 // What is waiting, a row a stream: its first delivery, why it waits, how many
@@ -89,8 +90,8 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg *StreamListParams
 			&i.DueAt,
 			&i.HeldAt,
 			&i.Reason,
-			&i.ClaimedAt,
 			&i.Attempt,
+			&i.InFlightMs,
 			&i.Ready,
 			&i.Depth,
 		); err != nil {
@@ -102,6 +103,36 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg *StreamListParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const StreamOldestDue = `-- name: StreamOldestDue :one
+WITH RECURSIVE walk (id, n) AS (
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL ORDER BY d.subscription_id LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT d.subscription_id FROM postlane.deliveries d
+            WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+            ORDER BY d.subscription_id LIMIT 1), w.n + 1
+    FROM walk w WHERE w.id IS NOT NULL AND w.n < 1000
+)
+SELECT coalesce(floor(extract(epoch FROM coalesce($1::timestamptz, now()) - min(h.created_at)) * 1000), -1)::bigint
+FROM walk w
+JOIN postlane.subscriptions s ON s.id = w.id AND s.state = 'active' AND s.deleted_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT d.created_at FROM postlane.deliveries d
+    WHERE d.subscription_id = w.id AND d.ready IS NOT NULL
+    ORDER BY d.ready LIMIT 1
+) h
+`
+
+// For how many milliseconds the longest waiting delivery that may be claimed has
+// waited since its event was written, over the active subscriptions (up to 1,000 of
+// them); -1 if none waits.
+func (q *Queries) StreamOldestDue(ctx context.Context, db DBTX, now *time.Time) (int64, error) {
+	row := db.QueryRow(ctx, StreamOldestDue, now)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const StreamWake = `-- name: StreamWake :one

@@ -7,8 +7,24 @@ package dbgen
 
 import (
 	"context"
-	"time"
 )
+
+const SubscriptionAddSecret = `-- name: SubscriptionAddSecret :exec
+INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
+VALUES ($1, 1, $2, $3)
+`
+
+type SubscriptionAddSecretParams struct {
+	SubscriptionID int64
+	Secret         []byte
+	KeyID          *string
+}
+
+// The first secret of a new subscription.
+func (q *Queries) SubscriptionAddSecret(ctx context.Context, db DBTX, arg *SubscriptionAddSecretParams) error {
+	_, err := db.Exec(ctx, SubscriptionAddSecret, arg.SubscriptionID, arg.Secret, arg.KeyID)
+	return err
+}
 
 const SubscriptionAnyActive = `-- name: SubscriptionAnyActive :one
 SELECT EXISTS (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL)
@@ -22,54 +38,26 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 }
 
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
-WITH made AS (
-    INSERT INTO postlane.subscriptions (tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-    RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
-),
-secret AS (
-    INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
-    SELECT m.id, 1, $9::bytea, $10::text FROM made m
-)
-SELECT m.id, m.revision, m.tenant, m.url, m.description, m.event_types, m.state, m.state_reason, m.state_since, m.on_dead, m.max_attempts, m.max_in_flight, m.disable_after, m.failure_count, m.created_at, m.updated_at, m.deleted_at, pg_notify('postlane', 'subscription')::text AS told FROM made m
+INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
 `
 
 type SubscriptionCreateParams struct {
-	Tenant       string
-	Url          string
-	Description  *string
-	EventTypes   []string
-	OnDead       string
-	MaxAttempts  int32
-	MaxInFlight  *int32
-	DisableAfter int32
-	Secret       []byte
-	KeyID        *string
-}
-
-type SubscriptionCreateRow struct {
 	ID           int64
-	Revision     int64
 	Tenant       string
 	Url          string
 	Description  *string
 	EventTypes   []string
-	State        string
-	StateReason  *string
-	StateSince   time.Time
 	OnDead       string
 	MaxAttempts  int32
 	MaxInFlight  *int32
 	DisableAfter int32
-	FailureCount int32
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-	DeletedAt    *time.Time
-	Told         string
 }
 
-func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *SubscriptionCreateParams) (*SubscriptionCreateRow, error) {
+func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *SubscriptionCreateParams) (*PostlaneSubscriptions, error) {
 	row := db.QueryRow(ctx, SubscriptionCreate,
+		arg.ID,
 		arg.Tenant,
 		arg.Url,
 		arg.Description,
@@ -78,10 +66,8 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		arg.MaxAttempts,
 		arg.MaxInFlight,
 		arg.DisableAfter,
-		arg.Secret,
-		arg.KeyID,
 	)
-	var i SubscriptionCreateRow
+	var i PostlaneSubscriptions
 	err := row.Scan(
 		&i.ID,
 		&i.Revision,
@@ -100,7 +86,6 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.Told,
 	)
 	return &i, err
 }
@@ -238,6 +223,16 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 	return items, nil
 }
 
+const SubscriptionNotify = `-- name: SubscriptionNotify :exec
+SELECT pg_notify('postlane', 'subscription')
+`
+
+// Tells dispatchers, when this commits, that there may be something to do.
+func (q *Queries) SubscriptionNotify(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, SubscriptionNotify)
+	return err
+}
+
 const SubscriptionRotateSecret = `-- name: SubscriptionRotateSecret :one
 WITH given AS MATERIALIZED (
     SELECT $1::bigint AS id, $2::bigint AS overlap_ms, $3::bytea AS secret, $4::text AS key_id
@@ -285,17 +280,14 @@ func (q *Queries) SubscriptionRotateSecret(ctx context.Context, db DBTX, arg *Su
 }
 
 const SubscriptionSetState = `-- name: SubscriptionSetState :one
-WITH changed AS (
-    UPDATE postlane.subscriptions s
-    SET state = $1,
-        state_reason  = $2,
-        state_since   = CASE WHEN s.state = $1 THEN s.state_since ELSE now() END,
-        failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
-        revision = s.revision + 1, updated_at = now()
-    WHERE s.id = $3 AND s.deleted_at IS NULL
-    RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
-)
-SELECT c.id, c.revision, c.tenant, c.url, c.description, c.event_types, c.state, c.state_reason, c.state_since, c.on_dead, c.max_attempts, c.max_in_flight, c.disable_after, c.failure_count, c.created_at, c.updated_at, c.deleted_at, pg_notify('postlane', 'subscription')::text AS told FROM changed c
+UPDATE postlane.subscriptions s
+SET state = $1,
+    state_reason  = $2,
+    state_since   = CASE WHEN s.state = $1 THEN s.state_since ELSE now() END,
+    failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
+    revision = s.revision + 1, updated_at = now()
+WHERE s.id = $3 AND s.deleted_at IS NULL
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
 `
 
 type SubscriptionSetStateParams struct {
@@ -304,31 +296,10 @@ type SubscriptionSetStateParams struct {
 	ID     int64
 }
 
-type SubscriptionSetStateRow struct {
-	ID           int64
-	Revision     int64
-	Tenant       string
-	Url          string
-	Description  *string
-	EventTypes   []string
-	State        string
-	StateReason  *string
-	StateSince   time.Time
-	OnDead       string
-	MaxAttempts  int32
-	MaxInFlight  *int32
-	DisableAfter int32
-	FailureCount int32
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-	DeletedAt    *time.Time
-	Told         string
-}
-
 // Enabling again forgets the failures that disabled it.
-func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *SubscriptionSetStateParams) (*SubscriptionSetStateRow, error) {
+func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *SubscriptionSetStateParams) (*PostlaneSubscriptions, error) {
 	row := db.QueryRow(ctx, SubscriptionSetState, arg.State, arg.Reason, arg.ID)
-	var i SubscriptionSetStateRow
+	var i PostlaneSubscriptions
 	err := row.Scan(
 		&i.ID,
 		&i.Revision,
@@ -347,7 +318,6 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.Told,
 	)
 	return &i, err
 }

@@ -1,0 +1,9 @@
+-- name: PlanSettings :exec
+--
+-- Comes first in the transactions of the hot path. Their statements are shaped to
+-- walk indexes; without statistics, or with those of an empty table, the planner may
+-- prefer to read a table whole, and a prepared statement keeps that plan while the
+-- table grows to a million rows.
+SELECT set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_mergejoin', 'off', true);

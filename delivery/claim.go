@@ -1,0 +1,141 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/internal/dbgen"
+)
+
+const (
+	// claimOverscan is how many ready deliveries of a subscription a claim looks
+	// at beyond its limit in flight: those that are in flight stand before the
+	// ones that it may take.
+	claimOverscan = 64
+	// parkWindow is how many ready deliveries of a subscription Park looks at,
+	// and parkMax how many it moves at once.
+	parkWindow = 2000
+	parkMax    = 2000
+)
+
+// ClaimRequest says what to claim.
+type ClaimRequest struct {
+	// Claimant names who claims, for people who look at the leases. It decides
+	// nothing: the fence does. Required.
+	Claimant string
+	// Max is the most deliveries to return. Required.
+	Max int
+	// MaxInFlight is the most deliveries of one subscription in flight at a time,
+	// of all claimants together; a subscription's own lower limit counts too. Two
+	// claims at the same instant do not see each other, and may together exceed
+	// it by what they take. Required.
+	MaxInFlight int
+	// Lease is how long the deliveries are the claimant's. Required.
+	Lease time.Duration
+	// After is where to begin: subscriptions take turns, and this is the one
+	// that had the last.
+	After SubscriptionID
+}
+
+// Claim is a delivery in flight: the claimant may send it until its lease ends, and
+// has to settle, release or renew it.
+type Claim struct {
+	Subscription SubscriptionID
+	// Revision is the subscription's as the claim saw it.
+	Revision int64
+	Tenant   string
+
+	// Seq is the delivery's place in the order of events, and Prev that of the
+	// delivery before it in its stream, 0 if none is known.
+	Seq, Prev int64
+	// Fence identifies the claim.
+	Fence int64
+	// Attempt is the number of this attempt, from 1.
+	Attempt int
+
+	EventID, EventType, Asset, ContentType string
+
+	// Payload is nil where it is larger than 64 KiB; Store.Payload reads it then.
+	Payload     []byte
+	PayloadSize int
+}
+
+// ID returns the delivery's id.
+func (c *Claim) ID() ID { return ID(c.Seq) }
+
+// Claim takes deliveries that may be sent: at most one of each stream, the first, and
+// none of a stream that has one in flight; fairly between subscriptions. It returns
+// fewer than asked for, or none, where there are no more; see Park and Ripen for what
+// may become ready then.
+func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
+	if r.Claimant == "" || r.Max < 1 || r.MaxInFlight < 1 || r.Lease < time.Millisecond {
+		return nil, errors.New("delivery: a claim needs a claimant, a maximum, a limit in flight and a lease")
+	}
+	var claims []Claim
+	err := s.pipeline(ctx, func(b *pgx.Batch) {
+		b.Queue(dbgen.ClaimBegin)
+		b.Queue(dbgen.DeliveryClaim, int64(r.After), int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
+			s.now(), r.Lease.Milliseconds(), r.Claimant).
+			Query(func(rows pgx.Rows) error {
+				var asset *string
+				for rows.Next() {
+					var c Claim
+					err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset,
+						&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.PayloadSize, &c.Payload)
+					if err != nil {
+						return err
+					}
+					if asset != nil {
+						c.Asset = *asset
+					}
+					claims = append(claims, c)
+				}
+				return rows.Err()
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("delivery: claim: %w", err)
+	}
+	return claims, nil
+}
+
+// Park moves ready deliveries that stand behind others of their stream out of the
+// claims' way and returns how many it moved. After a claim that returned fewer than it
+// was asked for, and a Park that moved some, there may be more to claim.
+func (s *Store) Park(ctx context.Context) (parked int64, err error) {
+	err = s.pipeline(ctx, func(b *pgx.Batch) {
+		b.Queue(dbgen.DeliveryPark, int32(parkWindow), int32(parkMax)).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delivery: park: %w", err)
+	}
+	return parked, nil
+}
+
+// Ripen makes up to max deliveries ready whose time has come, and returns how many,
+// and how long it is until the next one's time (negative: none waits).
+func (s *Store) Ripen(ctx context.Context, max int) (ripened int64, next time.Duration, err error) {
+	var ms int64
+	err = s.pipeline(ctx, func(b *pgx.Batch) {
+		b.Queue(dbgen.DeliveryRipen, s.now(), int32(max)).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&ripened, &ms) })
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("delivery: ripen: %w", err)
+	}
+	return ripened, time.Duration(ms) * time.Millisecond, nil
+}
+
+// Payload reads the payload of a claim that came without it.
+func (s *Store) Payload(ctx context.Context, c *Claim) ([]byte, error) {
+	payload, err := queries.EventPayload(ctx, s.pool, &dbgen.EventPayloadParams{Tenant: c.Tenant, ID: c.EventID})
+	if err != nil {
+		return nil, fmt.Errorf("delivery: payload of %v: %w", c.ID(), err)
+	}
+	return payload, nil
+}

@@ -1,0 +1,296 @@
+package delivery
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/wake"
+)
+
+// Enqueued tells what became of an event of an Enqueue.
+type Enqueued struct {
+	// ID is the event's id, the generated one where none was given.
+	ID string
+	// Seq is its place in the order of all events.
+	Seq int64
+	// Duplicate says that the event was stored before, and nothing new was.
+	Duplicate bool
+}
+
+// Enqueue writes events, and a delivery for each subscription that they match, in
+// the caller's transaction: they exist if and only if it commits. However many
+// events there are, it is one round trip to the database (a second one only to
+// look at an id that was used before).
+//
+// The order of the events of a call, and of the calls of a transaction, is the order
+// in which each stream receives them. Between concurrent transactions order is best
+// effort; see Serialize.
+//
+// The answer is parallel to events. An event whose id was enqueued before, with the
+// same type, asset, content type and payload, is that event: it is not stored or
+// sent again. With a different content the error is a *ConflictError (ErrConflict).
+// An event that cannot be stored is an *InvalidError (ErrInvalid), found before
+// anything is sent to the database. After either error, and after ErrBusy, the call
+// has stored nothing and the transaction is as it was before: the caller may go on
+// and commit. Any other error comes from the database or the connection and has
+// ended the transaction.
+//
+// Enqueue waits for nobody but another open transaction that enqueues the very same
+// id, and for that at most half a second (ErrBusy), which is less than PostgreSQL
+// takes to look for a deadlock. It reads nothing that a dispatcher writes.
+func Enqueue(ctx context.Context, tx pgx.Tx, events ...Event) ([]Enqueued, error) {
+	c, err := newEnqueueCall(events)
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	stored, err := c.store(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	before := map[eventKey]int64{}
+	if len(stored) < len(c.params.Ids) {
+		if before, err = c.resolve(ctx, tx, stored); err != nil {
+			return nil, errors.Join(err, undo(ctx, tx, stored))
+		}
+	}
+	return c.answer(stored, before), nil
+}
+
+// Serialize makes transactions that write about the same assets take turns: it waits
+// until no other open transaction has serialized one of them, and holds them until
+// this transaction ends. Called before the change is read and written, it makes the
+// order of the assets' events exactly the order of the commits.
+//
+// Name all assets of a transaction in one call: separate calls in different orders
+// can deadlock, as any two locks can. The events without an asset are "".
+func Serialize(ctx context.Context, tx pgx.Tx, assets ...string) error {
+	if len(assets) == 0 {
+		return nil
+	}
+	for _, a := range assets {
+		if !isText(a) {
+			return &InvalidError{Index: -1, Field: "asset", Problem: "is not UTF-8 without NUL"}
+		}
+	}
+	if err := queries.AssetSerialize(ctx, tx, assets); err != nil {
+		return fmt.Errorf("delivery: serialize: %w", err)
+	}
+	return nil
+}
+
+var queries = dbgen.New()
+
+type eventKey struct{ tenant, id string }
+
+// enqueueCall is one call of Enqueue.
+type enqueueCall struct {
+	params dbgen.EventEnqueueParams
+	// keys is parallel to the caller's events; some may be equal.
+	keys []eventKey
+	// position is where in params an event stands.
+	position map[eventKey]int
+	// guarded says that an id was given by the caller, so that another
+	// transaction may hold it.
+	guarded bool
+}
+
+func newEnqueueCall(events []Event) (*enqueueCall, error) {
+	n := len(events)
+	c := &enqueueCall{keys: make([]eventKey, n), position: make(map[eventKey]int, n)}
+	c.params = dbgen.EventEnqueueParams{
+		Tenants: make([]string, 0, n), Ids: make([]string, 0, n), Types: make([]string, 0, n),
+		Assets: make([]string, 0, n), ContentTypes: make([]string, 0, n), Payloads: make([][]byte, 0, n),
+		Wake: wake.Allow(),
+	}
+	types := make(map[string]bool, 1)
+	for i := range events {
+		e := &events[i]
+		if err := e.check(i); err != nil {
+			return nil, err
+		}
+		key := eventKey{e.Tenant, e.ID}
+		if key.id == "" {
+			key.id = newEventID()
+		} else {
+			c.guarded = true
+		}
+		c.keys[i] = key
+		contentType := cmp.Or(e.ContentType, DefaultContentType)
+		if j, again := c.position[key]; again {
+			if differs := c.differs(j, e.Type, e.Asset, contentType, bytes.Equal(c.params.Payloads[j], e.Payload)); differs != nil {
+				return nil, &ConflictError{Tenant: key.tenant, ID: key.id, Differs: differs}
+			}
+			continue
+		}
+		c.position[key] = len(c.params.Ids)
+		payload := e.Payload
+		if payload == nil {
+			payload = []byte{} // nil would be NULL
+		}
+		c.params.Tenants = append(c.params.Tenants, key.tenant)
+		c.params.Ids = append(c.params.Ids, key.id)
+		c.params.Types = append(c.params.Types, e.Type)
+		c.params.Assets = append(c.params.Assets, e.Asset)
+		c.params.ContentTypes = append(c.params.ContentTypes, contentType)
+		c.params.Payloads = append(c.params.Payloads, payload)
+		if !types[e.Type] {
+			types[e.Type] = true
+			for _, p := range patternsOf(e.Type) {
+				c.params.TypeOf = append(c.params.TypeOf, e.Type)
+				c.params.Patterns = append(c.params.Patterns, p)
+			}
+		}
+	}
+	return c, nil
+}
+
+// store writes the events and returns the seq of those that were new.
+func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64, error) {
+	var rows []*dbgen.EventEnqueueRow
+	var err error
+	if c.guarded {
+		rows, err = c.storeGuarded(ctx, tx)
+	} else {
+		rows, err = queries.EventEnqueue(ctx, tx, &c.params)
+	}
+	if err != nil {
+		if lockTimeout(err) {
+			return nil, errors.Join(ErrBusy, rollback(ctx, tx))
+		}
+		return nil, fmt.Errorf("delivery: enqueue: %w", err)
+	}
+	stored := make(map[eventKey]int64, len(rows))
+	for _, r := range rows {
+		stored[eventKey{r.Tenant, r.ID}] = r.Seq
+	}
+	return stored, nil
+}
+
+// storeGuarded stores with a limit on how long to wait for another transaction that
+// holds one of the ids, and a savepoint around, since running into the limit is an
+// error that would end the transaction. All in one round trip.
+func (c *enqueueCall) storeGuarded(ctx context.Context, tx pgx.Tx) (rows []*dbgen.EventEnqueueRow, err error) {
+	p := &c.params
+	batch := &pgx.Batch{}
+	batch.Queue("savepoint postlane_enqueue")
+	batch.Queue(dbgen.EventLockTimeout)
+	batch.Queue(dbgen.EventEnqueue, p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.TypeOf, p.Patterns).
+		Query(func(r pgx.Rows) (err error) {
+			rows, err = pgx.CollectRows(r, pgx.RowToAddrOfStructByPos[dbgen.EventEnqueueRow])
+			return err
+		})
+	batch.Queue(dbgen.EventLockTimeoutRestore)
+	batch.Queue("release savepoint postlane_enqueue")
+	err = tx.SendBatch(ctx, batch).Close()
+	return rows, err
+}
+
+// rollback returns to before a guarded store that failed.
+func rollback(ctx context.Context, tx pgx.Tx) error {
+	for _, sql := range []string{"rollback to savepoint postlane_enqueue", "release savepoint postlane_enqueue"} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("delivery: enqueue: %w", err)
+		}
+	}
+	return nil
+}
+
+// undo takes back what a call stored before it found an id taken.
+func undo(ctx context.Context, tx pgx.Tx, stored map[eventKey]int64) error {
+	if len(stored) == 0 {
+		return nil
+	}
+	var arg dbgen.EventUndoParams
+	for key, seq := range stored {
+		arg.Tenants = append(arg.Tenants, key.tenant)
+		arg.Ids = append(arg.Ids, key.id)
+		arg.Seqs = append(arg.Seqs, seq)
+	}
+	if err := queries.EventUndo(ctx, tx, &arg); err != nil {
+		return fmt.Errorf("delivery: enqueue: %w", err)
+	}
+	return nil
+}
+
+// resolve returns the events that were stored before under the ids that are not in
+// stored, or an error if one of them is another event.
+func (c *enqueueCall) resolve(ctx context.Context, tx pgx.Tx, stored map[eventKey]int64) (map[eventKey]int64, error) {
+	var arg dbgen.EventGetManyParams
+	for i, id := range c.params.Ids {
+		if _, ok := stored[eventKey{c.params.Tenants[i], id}]; !ok {
+			arg.Tenants = append(arg.Tenants, c.params.Tenants[i])
+			arg.Ids = append(arg.Ids, id)
+		}
+	}
+	rows, err := queries.EventGetMany(ctx, tx, &arg)
+	if err != nil {
+		return nil, fmt.Errorf("delivery: enqueue: %w", err)
+	}
+	before := make(map[eventKey]int64, len(rows))
+	for _, e := range rows {
+		key := eventKey{e.Tenant, e.ID}
+		i := c.position[key]
+		digest := sha256.Sum256(c.params.Payloads[i])
+		asset := ""
+		if e.Asset != nil {
+			asset = *e.Asset
+		}
+		if differs := c.differs(i, e.Type, asset, e.ContentType, bytes.Equal(digest[:], e.Digest)); differs != nil {
+			return nil, &ConflictError{Tenant: e.Tenant, ID: e.ID, Differs: differs}
+		}
+		before[key] = e.Seq
+	}
+	if len(before) < len(arg.Ids) {
+		// Under repeatable read: committed meanwhile, and not visible here.
+		return nil, ErrBusy
+	}
+	return before, nil
+}
+
+func (c *enqueueCall) differs(i int, eventType, asset, contentType string, samePayload bool) (fields []string) {
+	p := &c.params
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"type", p.Types[i] == eventType},
+		{"asset", p.Assets[i] == asset},
+		{"content type", p.ContentTypes[i] == contentType},
+		{"payload", samePayload},
+	} {
+		if !f.same {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
+
+func (c *enqueueCall) answer(stored, before map[eventKey]int64) []Enqueued {
+	answer := make([]Enqueued, len(c.keys))
+	for i, key := range c.keys {
+		seq, fresh := stored[key]
+		if fresh {
+			// Given twice in this call, it is new once.
+			stored[key] = -seq
+			fresh, seq = seq > 0, max(seq, -seq)
+		} else {
+			seq = before[key]
+		}
+		answer[i] = Enqueued{ID: key.id, Seq: seq, Duplicate: !fresh}
+	}
+	return answer
+}
+
+// lockTimeout reports PostgreSQL's lock_not_available (55P03).
+func lockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}

@@ -1,0 +1,289 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/internal/dbgen"
+)
+
+// Verdict is what a claimant says of a claim.
+type Verdict int
+
+const (
+	// Succeeded: the endpoint took the event.
+	Succeeded Verdict = iota + 1
+	// Failed: it did not. The attempt is charged, and the delivery waits for its
+	// next attempt or is dead.
+	Failed
+	// Postponed: something on this side stood in the way. The attempt is not
+	// charged, and the delivery waits for Delay.
+	Postponed
+	// Released: the claim is given back, uncharged, and may be claimed at once.
+	Released
+)
+
+// Result is a verdict on a claim, with what is to be remembered of the attempt.
+type Result struct {
+	Claim   *Claim
+	Verdict Verdict
+
+	// Delay is how long the delivery waits, where it is Failed with attempts left or
+	// Postponed.
+	Delay time.Duration
+	// Gone says that a Failed attempt was answered with 410: the delivery is dead
+	// and its subscription is disabled.
+	Gone bool
+	// Blameless says that a Failed attempt's fault was not the endpoint's: if the
+	// delivery dies of it, its subscription's failures are not counted.
+	Blameless bool
+
+	// Attempt is remembered with Succeeded and Failed.
+	Attempt AttemptEvidence
+}
+
+// AttemptEvidence is what is kept of a request. The bytes may be any.
+type AttemptEvidence struct {
+	Started  time.Time
+	Duration time.Duration
+	// Outcome is a short stable word; see sender.Outcome.
+	Outcome string
+	// Status is the answer's, where Answered.
+	Status   int
+	Answered bool
+	// Answer is the beginning of the answer's body, and AnswerCut whether there
+	// was more. Headers are the answer's, as lines.
+	Answer    []byte
+	AnswerCut bool
+	Headers   []byte
+	// Error is for operators only.
+	Error string
+	// DNS, Connect, TLS and FirstByte are how long the parts took; 0 where they
+	// did not happen.
+	DNS, Connect, TLS, FirstByte time.Duration
+}
+
+// Settled is what a verdict did.
+type Settled string
+
+const (
+	SettledDelivered Settled = "delivered" // out of its stream
+	SettledPending   Settled = "pending"   // waits for its next attempt
+	SettledHeld      Settled = "held"      // dead, and holds its stream
+	SettledDead      Settled = "dead"      // out of its stream
+	SettledDiscarded Settled = "discarded" // its subscription was deleted
+	SettledReleased  Settled = "released"  // pending, as before the claim
+	SettledLost      Settled = "lost"      // nothing: the lease was lost
+)
+
+// Settlement is what became of a Result.
+type Settlement struct {
+	State Settled
+	// Disabled is why the subscription was disabled by it; "" if it was not.
+	Disabled string
+}
+
+// Err is ErrLeaseLost where the lease was lost.
+func (s Settlement) Err() error {
+	if s.State == SettledLost {
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+// Settle records verdicts, each under its own fence, in one transaction and one round
+// trip. The answer is parallel to results. A verdict whose lease is lost changes
+// nothing (SettledLost) and takes nothing from the others. With an error none is
+// recorded, and all may be tried again.
+func (s *Store) Settle(ctx context.Context, results []Result) ([]Settlement, error) {
+	settlements, _, err := s.settle(ctx, results)
+	return settlements, err
+}
+
+// settle also returns how many streams have a next delivery ready because of it.
+func (s *Store) settle(ctx context.Context, results []Result) (settlements []Settlement, woken int64, err error) {
+	if len(results) == 0 {
+		return nil, 0, nil
+	}
+	batch := newSettleBatch(results)
+	if err := s.pipeline(ctx, func(b *pgx.Batch) { batch.queue(b, s.now()) }); err != nil {
+		return nil, 0, fmt.Errorf("delivery: settle: %w", err)
+	}
+	return batch.settlements, batch.woken, nil
+}
+
+// SettleTx is Settle in the caller's transaction: what the caller writes and what it
+// says of its claims commit together. The transaction must be read committed. Look at
+// every settlement: one that is SettledLost did not happen.
+func (s *Store) SettleTx(ctx context.Context, tx pgx.Tx, results []Result) ([]Settlement, error) {
+	if len(results) == 0 {
+		return nil, nil
+	}
+	batch := newSettleBatch(results)
+	b := &pgx.Batch{}
+	batch.queue(b, s.now())
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("delivery: settle: %w", err)
+	}
+	return batch.settlements, nil
+}
+
+type leaseKey struct{ subscription, seq, fence int64 }
+
+// settleBatch sorts results into the statements that record them.
+type settleBatch struct {
+	settlements []Settlement
+	woken       int64
+	index       map[leaseKey]int
+
+	all       claimArrays // every result
+	exits     claimArrays // those that may leave their stream
+	succeeded evidenceArrays
+	failed    evidenceArrays
+	gone      []bool
+	blameless []bool
+	delays    []int64
+	postponed claimArrays
+	postpone  []int64
+	forgive   []int64
+}
+
+func newSettleBatch(results []Result) *settleBatch {
+	b := &settleBatch{settlements: make([]Settlement, len(results)), index: make(map[leaseKey]int, len(results))}
+	forgive := map[int64]bool{}
+	for i := range results {
+		r := &results[i]
+		c := r.Claim
+		b.settlements[i].State = SettledLost // until the database says otherwise
+		b.index[leaseKey{int64(c.Subscription), c.Seq, c.Fence}] = i
+		b.all.add(c)
+		switch r.Verdict {
+		case Succeeded:
+			b.exits.add(c)
+			b.succeeded.add(c, &r.Attempt)
+			if id := int64(c.Subscription); !forgive[id] {
+				forgive[id] = true
+				b.forgive = append(b.forgive, id)
+			}
+		case Failed:
+			b.exits.add(c)
+			b.failed.add(c, &r.Attempt)
+			b.gone = append(b.gone, r.Gone)
+			b.blameless = append(b.blameless, r.Blameless)
+			b.delays = append(b.delays, max(r.Delay, time.Millisecond).Milliseconds())
+		case Postponed:
+			b.postponed.add(c)
+			b.postpone = append(b.postpone, max(r.Delay, time.Millisecond).Milliseconds())
+		}
+	}
+	return b
+}
+
+// queue adds the statements, in the order that they need: rows of deliveries before
+// their leases, and the wake-up of streams last, with a snapshot that shows all.
+func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
+	if e := &b.succeeded; len(e.seqs) > 0 {
+		q.Queue(dbgen.DeliverySettleDelivered, e.subscriptions, e.assets, e.seqs, e.fences, e.startedMsAgo, e.durationsMs, e.statuses, e.outcomes,
+			e.answers, e.answersCut, e.headers, e.dns, e.connect, e.tls, e.firstByte, now).
+			Query(func(rows pgx.Rows) error { return b.mark(rows, SettledDelivered) })
+	}
+	if e := &b.failed; len(e.seqs) > 0 {
+		q.Queue(dbgen.DeliverySettleFailed, e.subscriptions, e.assets, e.seqs, e.fences, b.gone, b.blameless, b.delays, e.startedMsAgo, e.durationsMs,
+			e.statuses, e.outcomes, e.answers, e.answersCut, e.headers, e.errors, e.dns, e.connect, e.tls, e.firstByte, now).
+			Query(b.markFailed)
+	}
+	if p := &b.postponed; len(p.seqs) > 0 {
+		q.Queue(dbgen.DeliveryPostpone, p.subscriptions, p.assets, p.seqs, p.fences, b.postpone, now).
+			Query(func(rows pgx.Rows) error { return b.mark(rows, SettledPending) })
+	}
+	q.Queue(dbgen.LeaseDrop, b.all.subscriptions, b.all.assets, b.all.seqs, b.all.fences).
+		Query(func(rows pgx.Rows) error { return b.mark(rows, SettledReleased) })
+	if x := &b.exits; len(x.seqs) > 0 {
+		q.Queue(dbgen.StreamWake, x.subscriptions, x.assets).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&b.woken) })
+	}
+	if len(b.forgive) > 0 {
+		q.Queue(dbgen.SubscriptionForgive, b.forgive)
+	}
+}
+
+// mark notes rows of (subscription, seq, fence), unless an earlier statement did.
+func (b *settleBatch) mark(rows pgx.Rows, state Settled) error {
+	var k leaseKey
+	for rows.Next() {
+		if err := rows.Scan(&k.subscription, &k.seq, &k.fence); err != nil {
+			return err
+		}
+		if s := &b.settlements[b.index[k]]; s.State == SettledLost {
+			s.State = state
+		}
+	}
+	return rows.Err()
+}
+
+func (b *settleBatch) markFailed(rows pgx.Rows) error {
+	var k leaseKey
+	for rows.Next() {
+		var s Settlement
+		if err := rows.Scan(&k.subscription, &k.seq, &k.fence, &s.State, &s.Disabled); err != nil {
+			return err
+		}
+		b.settlements[b.index[k]] = s
+	}
+	return rows.Err()
+}
+
+// claimArrays name claims, column by column.
+type claimArrays struct {
+	subscriptions []int64
+	assets        []string
+	seqs          []int64
+	fences        []int64
+}
+
+func (a *claimArrays) add(c *Claim) {
+	a.subscriptions = append(a.subscriptions, int64(c.Subscription))
+	a.assets = append(a.assets, c.Asset)
+	a.seqs = append(a.seqs, c.Seq)
+	a.fences = append(a.fences, c.Fence)
+}
+
+// evidenceArrays hold attempts, column by column.
+type evidenceArrays struct {
+	claimArrays
+	startedMsAgo                 []int64
+	durationsMs, statuses        []int32
+	outcomes                     []string
+	answers                      [][]byte
+	answersCut                   []bool
+	headers                      [][]byte
+	errors                       []string
+	dns, connect, tls, firstByte []int32
+}
+
+func (a *evidenceArrays) add(c *Claim, e *AttemptEvidence) {
+	a.claimArrays.add(c)
+	ago := time.Duration(0)
+	if !e.Started.IsZero() {
+		ago = max(time.Since(e.Started), 0)
+	}
+	a.startedMsAgo = append(a.startedMsAgo, ago.Milliseconds())
+	a.durationsMs = append(a.durationsMs, int32(e.Duration.Milliseconds()))
+	status := int32(-1)
+	if e.Answered {
+		status = int32(e.Status)
+	}
+	a.statuses = append(a.statuses, status)
+	a.outcomes = append(a.outcomes, text(e.Outcome))
+	a.answers = append(a.answers, e.Answer)
+	a.answersCut = append(a.answersCut, e.AnswerCut)
+	a.headers = append(a.headers, e.Headers)
+	a.errors = append(a.errors, text(e.Error))
+	a.dns = append(a.dns, int32(e.DNS.Microseconds()))
+	a.connect = append(a.connect, int32(e.Connect.Microseconds()))
+	a.tls = append(a.tls, int32(e.TLS.Microseconds()))
+	a.firstByte = append(a.firstByte, int32(e.FirstByte.Microseconds()))
+}
