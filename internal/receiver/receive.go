@@ -47,11 +47,12 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 	v.judge(reading, body.b)
 	v.overlap()
+	script := r.script(v.endpoint) // before anyone is told, who may then change it for the next
 	if r.config.Observe != nil {
 		r.config.Observe(v.Arrival, body.b)
 	}
 	r.subscribers.send(req.Context(), v.Arrival)
-	v.answer(w, req)
+	v.answer(w, req, script)
 }
 
 // enter opens the request in its stream.
@@ -153,8 +154,7 @@ func (v *visit) judge(r reading, body []byte) {
 }
 
 // answer does what the path's Behaviour says.
-func (v *visit) answer(w http.ResponseWriter, req *http.Request) {
-	script := v.r.script(v.endpoint)
+func (v *visit) answer(w http.ResponseWriter, req *http.Request, script *script) {
 	v.status = script.status(v.Arrival)
 	if !script.wait(req.Context()) {
 		v.found(Abandoned, "")

@@ -64,10 +64,11 @@ func TestArrivals(t *testing.T) {
 
 		go func() { answered <- b.send(hook{seq: 8, prev: 7}) }()
 		synctest.Wait()
+		b.behave(AnyPath, Behaviour{Status: 500}) // from the next request on
 		stop()
 		stop()
 		b.is.Equal(<-answered, 200)
-		b.is.Equal(b.send(hook{seq: 9, prev: 8}), 200)
+		b.is.Equal(b.send(hook{seq: 9, prev: 8}), 500)
 		b.is.True(b.Verdict().Problems() == 1) // the refused one
 	})
 }
