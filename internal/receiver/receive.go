@@ -37,7 +37,8 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 		if errors.Is(err, errTooLarge) {
 			v.status = http.StatusRequestEntityTooLarge
 		}
-		w.Header().Set("Connection", "close") // what was not read is not skipped either
+		// net/http skips a short rest of the body and closes on a long one, in a
+		// way that lets the sender read the answer.
 		w.WriteHeader(v.status)
 		return
 	}
@@ -180,7 +181,6 @@ func (r *Receiver) count(w http.ResponseWriter, req *http.Request) {
 	defer bodies.Put(body)
 	if err := body.fill(req, r.config.MaxBody); err != nil {
 		r.total.find(Unread)
-		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
