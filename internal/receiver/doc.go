@@ -25,8 +25,9 @@
 // that waits for its answer can never be accused of an overlap.
 //
 // A gap is what the stream looks like from here: a delivery that died or was
-// discarded without one request ever arriving leaves one too. Whoever counts
-// gaps as faults makes no such deliveries, or subtracts them.
+// discarded without one request ever arriving leaves one too, and is out of
+// order if it is revived and arrives after all. Whoever counts these as faults
+// makes no such deliveries, or subtracts them.
 //
 // An event is accepted once it was answered with 2xx. [Receiver.Lost] and
 // [Receiver.Phantoms] compare what was accepted, and what arrived, with what a
