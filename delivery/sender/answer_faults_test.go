@@ -153,7 +153,7 @@ func TestFaultsOfTiming(t *testing.T) {
 			drip(p, 20*time.Millisecond, "x")
 		}, sender.Timeout, 0, false},
 		{"F21_Reset", func(p *peer) { p.read(); p.reset() }, sender.ConnectionReset, 0, false},
-		{"F10_CloseOnAccept", func(p *peer) {}, sender.ConnectionClosed, 0, false},
+		{"F10_CloseOnAccept", (*peer).finish, sender.ConnectionClosed, 0, false},
 		{"F49_BodyDrip", func(p *peer) {
 			p.read()
 			p.write("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")

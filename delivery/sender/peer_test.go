@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/delivery/guard"
+	"github.com/postlane-go/postlane/delivery/internal/dnstest"
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/delivery/signing"
 )
@@ -52,6 +54,12 @@ func (p *peer) read() *request {
 func (p *peer) write(s string) error {
 	_, err := io.WriteString(p, s)
 	return err
+}
+
+// finish sends FIN and reads on: closing with bytes unread would send RST.
+func (p *peer) finish() {
+	p.Conn.(*net.TCPConn).CloseWrite()
+	io.Copy(io.Discard, p.r)
 }
 
 // reset closes the connection with RST in place of FIN.
@@ -216,6 +224,16 @@ func want(tb testing.TB, r sender.Result, outcome sender.Outcome, status int) {
 	if r.Outcome != outcome || r.Status != status {
 		tb.Errorf("got %s, status %d (%v), want %s, status %d", r.Outcome, r.Status, r.Err, outcome, status)
 	}
+}
+
+// nowhere is a resolver that knows no name.
+func nowhere(tb testing.TB) *net.Resolver { return dnstest.Start(tb).Resolver() }
+
+// allocated returns how many bytes this process has allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
 
 func chunked(status string, chunks ...string) string {

@@ -109,7 +109,7 @@ func TestFaultsOfTLS(t *testing.T) {
 			}
 		}, sender.TLSTimeout},
 		{"F70_PlainHTTPAnswer", nil, func(p *peer) { p.write("HTTP/1.1 400 Bad Request\r\n\r\n") }, sender.TLSHandshake},
-		{"F70_PlainHTTPClose", nil, func(p *peer) {}, sender.ConnectionClosed},
+		{"F70_PlainHTTPClose", nil, (*peer).finish, sender.ConnectionClosed},
 		{"F70_Garbage", nil, func(p *peer) { p.write(strings.Repeat("SSH-2.0 ", 10)) }, sender.TLSHandshake},
 		{"F71_ClientCertificateRequired", with(trusted.config(t, host), func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }), answering(ok200), sender.TLSHandshake},
 		{"F72_OldVersionOnly", with(trusted.config(t, host), func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), answering(ok200), sender.TLSHandshake},

@@ -42,6 +42,8 @@ type Server struct {
 	answers map[string][]Answer // by lower-case name without the last dot
 	rounds  map[string]int      // questions for A so far, by name
 	names   []string            // names asked for, each once
+	clients []net.Conn          // the resolvers' ends
+	closed  bool
 }
 
 // Start runs a server until the test ends.
@@ -58,11 +60,21 @@ func Start(tb testing.TB) *Server {
 		rounds:  map[string]int{},
 	}
 	go s.serve()
-	tb.Cleanup(func() {
-		conn.Close()
-		<-s.done
-	})
+	tb.Cleanup(s.close)
 	return s
+}
+
+// close ends the lookups that are still waiting for an answer too: a resolver
+// would wait for 5 s, whatever its context says, and outlive the test.
+func (s *Server) close() {
+	s.conn.Close()
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.clients {
+		c.Close()
+	}
 }
 
 // Set makes name answer the given answers in turn, one for each lookup; the
@@ -94,7 +106,18 @@ func (s *Server) Resolver() *net.Resolver {
 		PreferGo: true,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+			c, err := d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+			if err != nil {
+				return nil, err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.closed {
+				c.Close()
+				return nil, net.ErrClosed
+			}
+			s.clients = append(s.clients, c)
+			return c, nil
 		},
 	}
 }
