@@ -29,7 +29,7 @@ type Arrival struct {
 	Asset    string // postlane-asset
 	HasAsset bool   // false: the stream of no asset
 	Seq      int64  // postlane-stream-seq
-	Prev     int64  // postlane-stream-prev, 0 if absent: first of its stream
+	Prev     int64  // postlane-stream-prev, 0 or absent: first of its stream
 	Attempt  int    // postlane-attempt
 	At       time.Time
 	Findings Finding // the judgement
@@ -88,6 +88,7 @@ func (a *Arrival) read(h http.Header) (r reading) {
 		r.prevOK = true
 	case 1:
 		a.Prev, r.prevOK = positive(h[headerPrev][0])
+		r.prevOK = r.prevOK || h[headerPrev][0] == "0"
 	}
 	if !r.prevOK {
 		fault("postlane-stream-prev")

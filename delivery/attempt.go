@@ -1,0 +1,142 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/postlane-go/postlane/delivery/sender"
+)
+
+// postponement is how long a delivery waits when something on this side stood in its
+// way: long enough not to be a hot loop, short enough not to be noticed.
+const postponement = 5 * time.Second
+
+// start takes claims into flight.
+func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Time) {
+	targets, err := d.targets.of(work, claims)
+	for i := range claims {
+		f := &flight{claim: claims[i], claimed: claimed, renewed: claimed}
+		f.ctx, f.cancel = context.WithCancelCause(work)
+		d.flights.add(f)
+		if err != nil {
+			d.conclude(f, Result{Verdict: Released})
+			continue
+		}
+		go d.deliver(f, targets[i])
+	}
+	if err != nil {
+		d.log.Error("subscriptions could not be read; their deliveries are released", "error", err, "deliveries", len(claims))
+	}
+}
+
+// deliver makes the attempt and hands its verdict on.
+func (d *Dispatcher) deliver(f *flight, t *target) {
+	c := &f.claim
+	if t.err != nil {
+		d.log.Error("delivery postponed: its subscription cannot be sent to", "error", t.err, "subscription", c.Subscription, "delivery", c.ID())
+		d.conclude(f, Result{Verdict: Postponed, Delay: jittered(6 * postponement)})
+		return
+	}
+	payload := c.Payload
+	if payload == nil && c.PayloadSize > 0 {
+		var err error
+		if payload, err = d.payload(f); err != nil {
+			d.log.Error("delivery postponed: its payload could not be read", "error", err, "subscription", c.Subscription, "delivery", c.ID())
+			d.conclude(f, Result{Verdict: Postponed, Delay: jittered(postponement)})
+			return
+		}
+	}
+	// Whoever paused the subscription counts on this; and a process that was frozen
+	// must not begin with a lease that is about to end.
+	if time.Since(f.claimed) > min(startWithin, (d.config.Lease-d.config.Sender.Timeout())/2) || f.ctx.Err() != nil {
+		d.conclude(f, Result{Verdict: Released})
+		return
+	}
+	r := d.config.Sender.Send(f.ctx, sender.Request{
+		URL: t.url, EventID: c.EventID, EventType: c.EventType, Asset: c.Asset, Attempt: c.Attempt,
+		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets,
+	})
+	d.conclude(f, d.judge(f, &r))
+}
+
+func (d *Dispatcher) payload(f *flight) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, startWithin)
+	defer cancel()
+	return d.store.Payload(ctx, &f.claim)
+}
+
+// judge turns what came of an attempt into a verdict.
+func (d *Dispatcher) judge(f *flight, r *sender.Result) Result {
+	if r.Outcome == sender.Canceled {
+		return Result{Verdict: Released}
+	}
+	result := Result{Verdict: Succeeded, Attempt: AttemptEvidence{
+		Started: r.Started, Duration: r.Duration, Outcome: string(r.Outcome), Status: r.Status, Answered: r.Answered,
+		Answer: r.Body, AnswerCut: r.BodyTruncated, Headers: headerLines(r.Header),
+		DNS: r.Timing.DNS, Connect: r.Timing.Connect, TLS: r.Timing.TLS, FirstByte: r.Timing.FirstByte,
+	}}
+	if r.Err != nil {
+		result.Attempt.Error = r.Err.Error()
+	}
+	switch {
+	case r.Delivered():
+	case r.Outcome == sender.LocalFailure:
+		d.log.Warn("delivery postponed: no request could be made", "error", r.Err, "subscription", f.claim.Subscription, "delivery", f.claim.ID())
+		return Result{Verdict: Postponed, Delay: jittered(postponement)}
+	default:
+		result.Verdict = Failed
+		result.Gone = r.Gone()
+		result.Blameless = r.OurFault()
+		result.Delay = d.config.Schedule.Delay(f.claim.Attempt, rand.Int64N, r.RetryAfter)
+	}
+	return result
+}
+
+// conclude hands a flight's verdict to the settler. A lost lease has nothing to settle.
+func (d *Dispatcher) conclude(f *flight, r Result) {
+	r.Claim = &f.claim
+	if errors.Is(context.Cause(f.ctx), ErrLeaseLost) {
+		d.end(f)
+		return
+	}
+	d.results <- settling{flight: f, result: r}
+}
+
+// end forgets flights, and nudges the claim if it waited for one of them.
+func (d *Dispatcher) end(fs ...*flight) {
+	for _, f := range fs {
+		f.cancel(nil)
+	}
+	if d.flights.remove(fs...) {
+		d.poke()
+	}
+}
+
+func jittered(t time.Duration) time.Duration { return t - t/10 + rand.N(t/5) }
+
+// headerLines writes headers as lines in the order of their names.
+func headerLines(h http.Header) []byte {
+	if len(h) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b bytes.Buffer
+	for _, name := range names {
+		for _, v := range h[name] {
+			b.WriteString(name)
+			b.WriteString(": ")
+			b.WriteString(v)
+			b.WriteByte('\n')
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,268 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postlane-go/postlane/internal/wake"
+)
+
+// Dispatcher claims deliveries, sends them and settles them. No connection to the
+// database is held while an endpoint answers: an attempt is a claim, a request, and a
+// settling, each of the first and last a short transaction shared with others.
+//
+//	wake ─▶ claim ─▶ one goroutine a delivery: send ─▶ settle, many at once
+//	  ▲       │                                           │
+//	  └───────┴──── the stream's next is ready, a slot is free
+//
+// Order and the one in flight per stream are the claim's work; here there are only
+// limits. Any number of dispatchers may run on one database, in any number of
+// processes.
+type Dispatcher struct {
+	config  Config
+	store   *Store
+	log     *slog.Logger
+	hub     *wake.Hub
+	targets *targets
+	flights *flights
+
+	// results are verdicts on their way to be settled. It has room for every flight,
+	// so that no sender waits for the database.
+	results chan settling
+	// nudge says that there may be something to claim.
+	nudge chan struct{}
+	// cursor is the subscription that had the last turn.
+	cursor SubscriptionID
+
+	running atomic.Bool
+	dormant atomic.Bool
+}
+
+// settling is a verdict and the flight that it ends.
+type settling struct {
+	flight *flight
+	result Result
+}
+
+// New returns a dispatcher, or what is wrong with its configuration.
+func New(config Config) (*Dispatcher, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{
+		config:  config,
+		store:   config.Store,
+		log:     config.Logger.With("claimant", config.Claimant),
+		targets: newTargets(config.Store),
+		flights: newFlights(config.MaxInFlight, config.MaxInFlightPerSubscription),
+		results: make(chan settling, config.MaxInFlight),
+		nudge:   make(chan struct{}, 1),
+	}
+	if !config.NoListen {
+		if d.hub, err = wake.New(wake.Config{Conn: config.Listen, Logger: d.log}); err != nil {
+			return nil, fmt.Errorf("delivery: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// Claimant returns the name under which it claims.
+func (d *Dispatcher) Claimant() string { return d.config.Claimant }
+
+// InFlight returns how many deliveries it has claimed and not yet settled.
+func (d *Dispatcher) InFlight() int { return d.flights.count() }
+
+// Dormant reports whether it waits for a first active subscription.
+func (d *Dispatcher) Dormant() bool { return d.dormant.Load() }
+
+// Listening reports whether wake-ups arrive at present; while they do not, it polls.
+func (d *Dispatcher) Listening() bool { return d.hub.Listening() }
+
+// errStopping is the cause with which requests are cut at the end of the grace.
+var errStopping = errors.New("delivery: the dispatcher is stopping")
+
+// Run works until ctx ends and then stops: it claims nothing more, lets the requests
+// that are open finish and be recorded within Config.Grace, and cuts and releases the
+// rest without charging them. It returns nil then, or an error that names what could
+// not be given back in time and waits for its lease to run out. A dispatcher runs once.
+//
+// A database that cannot be reached is waited for. Its faults are not the endpoints':
+// they charge no attempt and count no failure.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	if !d.running.CompareAndSwap(false, true) {
+		return errors.New("delivery: a dispatcher runs once; make a new one")
+	}
+	// What is under way when ctx ends has to be finished without it.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	var background, settler sync.WaitGroup
+	if d.hub != nil {
+		background.Go(func() { d.hub.Run(ctx) })
+	}
+	upkeep, stopUpkeep := context.WithCancel(work)
+	background.Go(func() { d.upkeepLoop(ctx, upkeep) })
+	settler.Go(func() { d.settleLoop(work) })
+
+	d.log.Info("dispatcher started", "max_in_flight", d.config.MaxInFlight, "lease", d.config.Lease)
+	d.claimLoop(ctx, work)
+
+	empty := d.flights.close()
+	grace := time.NewTimer(d.config.Grace)
+	defer grace.Stop()
+	select {
+	case <-empty:
+	case <-grace.C:
+		d.log.Warn("grace is over; cutting open requests and releasing them", "in_flight", d.flights.count())
+		d.flights.cancelAll(errStopping)
+		// Recording is quick unless the database is away.
+		last := time.NewTimer(min(d.config.Grace, 5*time.Second))
+		defer last.Stop()
+		select {
+		case <-empty:
+		case <-last.C:
+		}
+	}
+	left := d.flights.count()
+	stopUpkeep()
+	cancel()
+	settler.Wait()
+	background.Wait()
+	if left > 0 {
+		return fmt.Errorf("delivery: %d deliveries could not be recorded in time; they are tried again when their leases (%v) end", left, d.config.Lease)
+	}
+	d.log.Info("dispatcher stopped")
+	return nil
+}
+
+// claimLoop claims until ctx ends. It waits only when nothing may be claimed.
+func (d *Dispatcher) claimLoop(ctx, work context.Context) {
+	deliveries, cancelDeliveries := d.hub.Subscribe(wake.Delivery)
+	defer cancelDeliveries()
+	subscriptions, cancelSubscriptions := d.hub.Subscribe(wake.Subscription)
+	defer cancelSubscriptions()
+
+	var looked time.Time // when an active subscription was last seen
+	fails := backoff{first: 50 * time.Millisecond, most: 5 * time.Second}
+	for ctx.Err() == nil {
+		wait := d.config.Poll
+		var more bool
+		var err error
+		if time.Since(looked) > d.config.Poll*30 {
+			var active bool
+			if active, err = queries.SubscriptionAnyActive(ctx, d.store.pool); err == nil {
+				d.dormant.Store(!active)
+				if active {
+					looked = time.Now()
+				} else {
+					wait *= 5
+				}
+			}
+		}
+		if err == nil && !d.dormant.Load() {
+			var next time.Duration
+			if more, next, err = d.pass(ctx, work); err == nil && next >= 0 {
+				wait = min(wait, next)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = fails.next()
+			d.log.Error("claiming failed; trying again", "error", err, "wait", wait)
+		default:
+			fails.reset()
+		}
+		if more {
+			continue
+		}
+		// The jitter keeps dispatchers that started together from polling together.
+		timer := time.NewTimer(wait + rand.N(wait/10+1))
+		select {
+		case <-timer.C:
+		case <-d.nudge:
+		case <-deliveries:
+		case <-subscriptions:
+			looked = time.Time{}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// pass claims once and starts what it got. more says that another pass may find more
+// at once; next is when a delivery's time comes (negative: none waits).
+func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Duration, err error) {
+	free := d.flights.free()
+	if free <= 0 {
+		return false, -1, nil // a freed slot nudges
+	}
+	want := min(free, d.config.Batch)
+	before := time.Now()
+	claims, err := d.claim(work, want)
+	if err != nil {
+		return false, -1, err
+	}
+	if d.config.Observer.Claimed != nil {
+		d.config.Observer.Claimed(len(claims), time.Since(before))
+	}
+	if len(claims) > 0 {
+		d.cursor = claims[len(claims)-1].Subscription
+		d.start(work, claims, before)
+	}
+	if len(claims) == want {
+		return true, -1, nil
+	}
+	tidied, next, err := d.tidy(ctx)
+	return tidied > 0, next, err
+}
+
+// claim has a deadline of its own and outlives a stop: what the database has given must
+// be known, to be given back.
+func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
+	ctx, cancel := context.WithTimeout(work, d.config.Lease/2)
+	defer cancel()
+	return d.store.Claim(ctx, ClaimRequest{
+		Claimant: d.config.Claimant, Max: want, MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
+	})
+}
+
+// tidy makes ready what may be claimed next, and moves away what may not.
+func (d *Dispatcher) tidy(ctx context.Context) (changed int64, next time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.config.Lease)
+	defer cancel()
+	ripened, next, err := d.store.Ripen(ctx, 1000)
+	if err != nil {
+		return 0, -1, err
+	}
+	parked, err := d.store.Park(ctx)
+	return ripened + parked, next, err
+}
+
+func (d *Dispatcher) poke() {
+	select {
+	case d.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// backoff is how long to wait after failures in a row: twice as long each time, half of
+// it drawn by lot.
+type backoff struct {
+	first, most, now time.Duration
+}
+
+func (b *backoff) next() time.Duration {
+	b.now = min(max(b.now*2, b.first), b.most)
+	return b.now/2 + rand.N(b.now/2+1)
+}
+
+func (b *backoff) reset() { b.now = 0 }

@@ -1,0 +1,138 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// flight is a claim of this dispatcher, from the claim until it is settled.
+type flight struct {
+	claim Claim
+	// claimed is from before the claim was asked for, and renewed from before the
+	// lease was last asked for: the lease ends no earlier than that plus its length.
+	claimed, renewed time.Time
+	ctx              context.Context
+	cancel           context.CancelCauseFunc
+}
+
+func (f *flight) key() leaseKey {
+	return leaseKey{int64(f.claim.Subscription), f.claim.Seq, f.claim.Fence}
+}
+
+// flights are all claims of a dispatcher.
+type flights struct {
+	mu              sync.Mutex
+	all             map[leaseKey]*flight
+	of              map[SubscriptionID]int
+	limit, limitOne int
+	// hungry: something could not be claimed for want of a free slot.
+	hungry bool
+	// empty is closed when closing and nothing is in flight.
+	empty   chan struct{}
+	closing bool
+}
+
+func newFlights(limit, limitOne int) *flights {
+	return &flights{all: map[leaseKey]*flight{}, of: map[SubscriptionID]int{}, limit: limit, limitOne: limitOne, empty: make(chan struct{})}
+}
+
+// free returns how many more may be in flight.
+func (s *flights) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.limit - len(s.all)
+	if n <= 0 {
+		s.hungry = true
+	}
+	return n
+}
+
+func (s *flights) add(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[f.key()] = f
+	s.of[f.claim.Subscription]++
+	if s.of[f.claim.Subscription] >= s.limitOne {
+		s.hungry = true
+	}
+}
+
+// remove ends flights and reports whether one that was waited for is free now.
+func (s *flights) remove(fs ...*flight) (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range fs {
+		if _, ok := s.all[f.key()]; !ok {
+			continue
+		}
+		delete(s.all, f.key())
+		id := f.claim.Subscription
+		if s.of[id]--; s.of[id] == 0 {
+			delete(s.of, id)
+		}
+	}
+	s.closeIfEmpty()
+	wanted, s.hungry = s.hungry, false
+	return wanted
+}
+
+// close makes empty close as soon as nothing is in flight.
+func (s *flights) close() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	s.closeIfEmpty()
+	return s.empty
+}
+
+func (s *flights) closeIfEmpty() {
+	if s.closing && len(s.all) == 0 && s.empty != nil {
+		select {
+		case <-s.empty:
+		default:
+			close(s.empty)
+		}
+	}
+}
+
+// stale returns the flights whose lease was last asked for longer ago than age.
+func (s *flights) stale(age time.Duration) []*flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*flight
+	for _, f := range s.all {
+		if time.Since(f.renewed) >= age {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func (s *flights) touch(fs []*flight, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range fs {
+		f.renewed = at
+	}
+}
+
+func (s *flights) renewed(f *flight) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.renewed
+}
+
+func (s *flights) cancelAll(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.all {
+		f.cancel(cause)
+	}
+}
+
+func (s *flights) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}

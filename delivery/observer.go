@@ -1,0 +1,38 @@
+package delivery
+
+import "time"
+
+// Observer is told what a Dispatcher does. Every function may be nil. They are called
+// from the dispatcher's goroutines, several at a time, and hold up what they observe:
+// count, and return.
+type Observer struct {
+	// Claimed: a claim returned this many deliveries, after this long.
+	Claimed func(deliveries int, took time.Duration)
+	// Settled: an attempt's verdict was recorded, or found its lease lost.
+	Settled func(Observation)
+	// LeasesLost: this many deliveries were found to be another claimant's.
+	LeasesLost func(deliveries int)
+	// Reclaimed: this many deliveries were taken back from claimants that went
+	// silent.
+	Reclaimed func(deliveries int)
+	// Disabled: a subscription was disabled, for this reason.
+	Disabled func(id SubscriptionID, reason string)
+	// OldestDue: for how long the longest waiting delivery that could be claimed has
+	// waited; negative if none waits. Told at every Config.Reclaim.
+	OldestDue func(age time.Duration)
+	// Orphans: this many streams waited for nothing and were woken. Anything but 0
+	// is a bug of this package.
+	Orphans func(streams int)
+}
+
+// Observation is an attempt that was settled.
+type Observation struct {
+	Subscription SubscriptionID
+	EventType    string
+	// Outcome is the attempt's (package sender), "" where none was made.
+	Outcome string
+	// Status is the answer's, 0 where there was none.
+	Status   int
+	Duration time.Duration
+	State    Settled
+}
