@@ -34,7 +34,7 @@ func TestHeaders(t *testing.T) {
 		"without a seq":         {set(headerSeq), 1, 200},
 		"seq with a sign":       {set(headerSeq, "+1"), 1, 200},
 		"two seqs":              {set(headerSeq, "1", "2"), 1, 200},
-		"prev 0":                {set(headerPrev, "0"), 1, 200},
+		"prev 0":                {set(headerPrev, "0"), 0, 200},
 		"prev unreadable":       {set(headerPrev, "none"), 1, 200},
 		"two prevs":             {set(headerPrev, "1", "2"), 1, 200},
 		"empty asset":           {set(headerAsset, ""), 1, 200},
