@@ -49,6 +49,10 @@ func (s *session) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to migrate: %w", err)
 	}
+	// If this process is killed, its migration ends too, instead of holding
+	// the lock until it is done. Not every system's server can tell, hence no
+	// error.
+	_, _ = conn.Exec(ctx, "SET client_connection_check_interval = '1s'")
 	told := false
 	for {
 		var locked bool
@@ -72,17 +76,20 @@ func (s *session) connect(ctx context.Context) error {
 	}
 }
 
-// close gives the lock back, even if the context has ended.
+// close gives the lock back, even if the context has ended. Closing alone would
+// do, but a while later: the server does not answer a goodbye.
 func (s *session) close() {
-	if s.conn != nil {
-		closeConn(s.conn)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	// A broken connection has no lock any more.
+	_, _ = s.conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", lockKey)
+	_ = s.conn.Close(ctx)
 }
 
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // a broken one has no lock any more
+	_ = conn.Close(ctx)
 }
 
 // try runs an action until it succeeds, fails for good or patience has run out,
@@ -100,34 +107,37 @@ func (s *session) try(ctx context.Context, name string, action func(context.Cont
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || !s.passes(err) {
+		rest, passes := s.passes(err, attempt)
+		if ctx.Err() != nil || !passes {
 			return err
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("gave up after %d tries in %v: %w", attempt, s.config.Patience, err)
 		}
 		s.config.Progress(Step{File: name, Wait: err})
-		// Whoever waited behind us gets on with it first.
-		rest := min(time.Duration(attempt)*s.config.LockTimeout/2, 10*time.Second)
 		if err := pause(ctx, rest/2+rand.N(rest)); err != nil {
 			return err
 		}
 	}
 }
 
-// passes tells whether an error may be gone at the next try.
-func (s *session) passes(err error) bool {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pgErr.Code {
-		case "55P03", // lock_not_available: lock_timeout
-			"40P01",                            // deadlock_detected
-			"57P01", "57P02", "57P03", "53300": // the server restarts, or is full
-			return true
-		}
-		return false
+// passes tells whether an error may be gone at the next try, and about how long
+// to rest before it.
+func (s *session) passes(err error, attempt int) (rest time.Duration, yes bool) {
+	const soon = 250 * time.Millisecond
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		// The connection broke, or the server is not back yet.
+		return soon, s.conn.IsClosed()
 	}
-	// The connection broke, or the server is not back yet.
-	return s.conn.IsClosed()
+	switch pgErr.Code {
+	case "55P03", "40P01": // lock_not_available: lock_timeout; deadlock_detected
+		// Whoever waited behind us gets on with it first.
+		return min(time.Duration(attempt)*s.config.LockTimeout/2, 10*time.Second), true
+	case "57P01", "57P02", "57P03", "53300": // the server restarts, or is full
+		return soon, true
+	}
+	return 0, false
 }
 
 func pause(ctx context.Context, d time.Duration) error {
