@@ -20,7 +20,11 @@ const (
 // able to verify without being able to sign. Like Secret it prints redacted.
 // The zero value holds no key. It is safe for concurrent use.
 type PrivateKey struct {
-	key *ed25519.PrivateKey // behind a pointer for the reason given in Secret
+	reveal func() ed25519.PrivateKey // a function for the reason given in symmetricKey
+}
+
+func newPrivateKey(key ed25519.PrivateKey) PrivateKey {
+	return PrivateKey{reveal: func() ed25519.PrivateKey { return key }}
 }
 
 // GeneratePrivateKey returns a new random key.
@@ -30,7 +34,7 @@ func GeneratePrivateKey() PrivateKey {
 	if err != nil {
 		panic("signing: " + err.Error())
 	}
-	return PrivateKey{key: &key}
+	return newPrivateKey(key)
 }
 
 // ParsePrivateKey reads "whsk_" and the padded standard base64 of the 64
@@ -46,18 +50,18 @@ func ParsePrivateKey(text string) (PrivateKey, error) {
 	if !key.Equal(ed25519.PrivateKey(raw)) {
 		return PrivateKey{}, fmt.Errorf("%w: its public half does not belong to its seed", ErrSecret)
 	}
-	return PrivateKey{key: &key}, nil
+	return newPrivateKey(key), nil
 }
 
 // IsZero reports whether k is the zero value, which cannot sign.
-func (k PrivateKey) IsZero() bool { return k.key == nil }
+func (k PrivateKey) IsZero() bool { return k.reveal == nil }
 
 // Public returns the key that verifies, to be shown to the receiver.
 func (k PrivateKey) Public() PublicKey {
 	if k.IsZero() {
 		return PublicKey{}
 	}
-	return PublicKey{key: k.key.Public().(ed25519.PublicKey)}
+	return PublicKey{key: k.reveal().Public().(ed25519.PublicKey)}
 }
 
 // Reveal returns the text of the key. It is "" for the zero value.
@@ -65,7 +69,7 @@ func (k PrivateKey) Reveal() string {
 	if k.IsZero() {
 		return ""
 	}
-	return privatePrefix + base64.StdEncoding.EncodeToString(*k.key)
+	return privatePrefix + base64.StdEncoding.EncodeToString(k.reveal())
 }
 
 // String returns "whsk_[redacted]".
@@ -97,7 +101,7 @@ func (k PrivateKey) Sign(dst []byte, id string, timestamp int64, body []byte) []
 	}
 	withContent(id, timestamp, body, func(content []byte) {
 		dst = append(dst, "v1a,"...)
-		dst = base64.StdEncoding.AppendEncode(dst, ed25519.Sign(*k.key, content))
+		dst = base64.StdEncoding.AppendEncode(dst, ed25519.Sign(k.reveal(), content))
 	})
 	return dst
 }

@@ -36,13 +36,14 @@ var ErrSecret = errors.New("signing: not a usable secret")
 // "whsec_[redacted]"; only Reveal gives the text. Copies share the key. The
 // zero value holds no key: see IsZero. A Secret is safe for concurrent use.
 type Secret struct {
-	// Behind a pointer, so that printing a struct that holds a Secret in an
-	// unexported field, where Format is not called, shows an address.
 	key *symmetricKey
 }
 
 type symmetricKey struct {
-	raw []byte
+	// reveal returns the key. It is a function because fmt shows one as an
+	// address: it prints the unexported fields of a struct that holds a Secret
+	// without calling Format, and for verbs such as %s it goes through pointers.
+	reveal func() []byte
 	// macs holds *mac values that are keyed and reset. Keying costs two
 	// SHA-256 blocks and several allocations; Reset restores a saved state.
 	macs sync.Pool
@@ -89,7 +90,7 @@ func Parse(text string) (Secret, error) {
 }
 
 func newSecret(raw []byte) Secret {
-	k := &symmetricKey{raw: raw}
+	k := &symmetricKey{reveal: func() []byte { return raw }}
 	k.macs.New = func() any {
 		return &mac{hash: hmac.New(sha256.New, raw)}
 	}
@@ -119,7 +120,7 @@ func (s Secret) Equal(other Secret) bool {
 	if s.IsZero() || other.IsZero() {
 		return s.IsZero() && other.IsZero()
 	}
-	return subtle.ConstantTimeCompare(s.key.raw, other.key.raw) == 1
+	return subtle.ConstantTimeCompare(s.key.reveal(), other.key.reveal()) == 1
 }
 
 // Reveal returns the text of the secret, for the one answer that shows it and
@@ -128,7 +129,7 @@ func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
 	}
-	return secretPrefix + base64.StdEncoding.EncodeToString(s.key.raw)
+	return secretPrefix + base64.StdEncoding.EncodeToString(s.key.reveal())
 }
 
 // String returns "whsec_[redacted]".
