@@ -34,7 +34,7 @@ SELECT count(*) FROM woken;
 -- delivery is neither ready nor waiting nor held nor in flight. Such a stream would
 -- wait for ever; no way into this state is known, and the count shows it.
 WITH RECURSIVE walk (subscription_id, asset, n) AS (
-    SELECT @after_subscription::bigint, @after_asset::text, 0
+    SELECT @after_subscription::bigint, @after_asset::text COLLATE "C", 0
     UNION ALL
     SELECT s.subscription_id, s.asset, w.n + 1
     FROM walk w
@@ -75,7 +75,7 @@ FROM walk w ORDER BY w.n DESC LIMIT 1;
 -- stand in it. Walks the order index stream by stream from a position, so a page
 -- costs what it shows and not the backlog; the depth is counted up to 1,000.
 WITH RECURSIVE walk (asset, n) AS (
-    SELECT sqlc.narg('after_asset')::text, 0
+    SELECT sqlc.narg('after_asset')::text COLLATE "C", 0
     UNION ALL
     SELECT s.asset, w.n + 1
     FROM walk w

@@ -1,0 +1,182 @@
+// Package cli is the postlane command.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/urfave/cli/v3"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/settings"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errUsage is matched by errors about how the command was called.
+var errUsage = errors.New("usage")
+
+// app is one run of the command.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Run runs the command and returns its exit code: 0 only on success, 2 for wrong usage.
+// Results go to out, everything else to errOut.
+func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	a := &app{in: in, out: out, err: errOut}
+	err := a.root().Run(ctx, args)
+	if err == nil {
+		return exitOK
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(errOut, "postlane:", line)
+	}
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cli.Command {
+	root := &cli.Command{
+		Name:                  "postlane",
+		Usage:                 "send webhooks and messages from your own PostgreSQL transactions",
+		Version:               version(),
+		EnableShellCompletion: true,
+		Commands: []*cli.Command{
+			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
+			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(),
+		},
+	}
+	a.prepare(root)
+	return root
+}
+
+// prepare gives a command and those below it what all have in common.
+func (a *app) prepare(c *cli.Command) {
+	c.Writer, c.ErrWriter, c.Reader = a.out, a.err, a.in
+	c.ExitErrHandler = func(context.Context, *cli.Command, error) {}
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+		return usage(c, "%v", err)
+	}
+	if len(c.Commands) > 0 && c.Action == nil {
+		c.Action = func(_ context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usage(c, "there is no command %q", c.Args().First())
+			}
+			if err := cli.ShowSubcommandHelp(c); err != nil {
+				return err
+			}
+			return usage(c, "say which command")
+		}
+	}
+	for _, sub := range c.Commands {
+		a.prepare(sub)
+	}
+}
+
+// usage is an error about how a command was called.
+func usage(c *cli.Command, format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...) + "; see: " + c.FullName() + " -help"}
+}
+
+type usageError struct{ text string }
+
+func (e usageError) Error() string        { return e.text }
+func (e usageError) Is(target error) bool { return target == errUsage }
+
+// arguments returns the command's arguments, which must be exactly as many as names.
+func arguments(c *cli.Command, names ...string) ([]string, error) {
+	if got := c.Args().Slice(); len(got) == len(names) {
+		return got, nil
+	}
+	if len(names) == 0 {
+		return nil, usage(c, "unexpected %q", c.Args().First())
+	}
+	return nil, usage(c, "needs %s", strings.Join(names, " "))
+}
+
+var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON, for programs"}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+func (a *app) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.err, nil))
+}
+
+// open connects to the database of a command and returns its store.
+func (a *app) open(ctx context.Context, c *cli.Command, need settings.Need) (settings.Settings, *pgxpool.Pool, *delivery.Store, error) {
+	s, err := settings.Read(c, need)
+	if err != nil {
+		return s, nil, nil, usageErrors(err)
+	}
+	pool, err := connect(ctx, s.DatabaseURL)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	store, err := newStore(s, pool)
+	if err != nil {
+		pool.Close()
+		return s, nil, nil, err
+	}
+	return s, pool, store, nil
+}
+
+func newStore(s settings.Settings, pool *pgxpool.Pool) (*delivery.Store, error) {
+	guard, err := s.Guard()
+	if err != nil {
+		return nil, err
+	}
+	return delivery.NewStore(pool, delivery.StoreConfig{Guard: guard, Keyring: s.Keyring})
+}
+
+// usageErrors makes errors of configuration errors of usage, a line each.
+func usageErrors(err error) error { return usageError{err.Error()} }
+
+func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a PostgreSQL URL", settings.Env("database-url"))
+	}
+	config.ConnConfig.RuntimeParams["application_name"] = "postlane"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	return pool, nil
+}
+
+// print writes v as JSON where that was asked for, else what human writes.
+func (a *app) print(c *cli.Command, v any, human func(w io.Writer)) error {
+	if c.Bool("json") {
+		e := json.NewEncoder(a.out)
+		e.SetEscapeHTML(false)
+		return e.Encode(v)
+	}
+	human(a.out)
+	return nil
+}
+

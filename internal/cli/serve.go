@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/urfave/cli/v3"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/server"
+	"github.com/postlane-go/postlane/internal/settings"
+)
+
+func (a *app) serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run the server: dispatcher and HTTP",
+		Flags: append(settings.Flags(settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen), dispatcherFlags()...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if _, err := arguments(c); err != nil {
+				return err
+			}
+			s, pool, store, err := a.open(ctx, c, settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			config, err := dispatcherConfig(c, s)
+			if err != nil {
+				return err
+			}
+			return server.Run(ctx, server.Config{Settings: s, Pool: pool, Store: store, Dispatcher: config, Logger: a.logger()})
+		},
+	}
+}
+
+func dispatcherFlags() []cli.Flag {
+	env := func(name string) cli.ValueSourceChain { return cli.EnvVars(settings.Env(name)) }
+	return []cli.Flag{
+		&cli.IntFlag{Name: "max-in-flight", Value: 256, Usage: "most requests open at a time", Sources: env("max-in-flight")},
+		&cli.IntFlag{Name: "max-in-flight-per-subscription", Usage: "most of them for one subscription (default: a quarter)", Sources: env("max-in-flight-per-subscription")},
+		&cli.DurationFlag{Name: "timeout", Usage: "most that an endpoint may take to answer (default: 10s)", Sources: env("timeout")},
+		&cli.DurationFlag{Name: "lease", Usage: "how long a claim lasts that is not renewed; longer than -timeout (default: 30s)", Sources: env("lease")},
+		&cli.DurationFlag{Name: "poll", Usage: "how often to look without being woken (default: 1s)", Sources: env("poll")},
+		&cli.DurationFlag{Name: "grace", Usage: "how long open requests may take to finish at shutdown (default: 15s)", Sources: env("grace")},
+		&cli.StringFlag{Name: "listen-database-url", Usage: "where to listen for wake-ups, if -database-url leads through a transaction pooler", Sources: env("listen-database-url")},
+		&cli.BoolFlag{Name: "no-listen", Usage: "poll only", Sources: env("no-listen")},
+	}
+}
+
+func dispatcherConfig(c *cli.Command, s settings.Settings) (delivery.Config, error) {
+	config := delivery.Config{
+		MaxInFlight: c.Int("max-in-flight"), MaxInFlightPerSubscription: c.Int("max-in-flight-per-subscription"),
+		Lease: c.Duration("lease"), Poll: c.Duration("poll"), Grace: c.Duration("grace"), NoListen: c.Bool("no-listen"),
+	}
+	guard, err := s.Guard()
+	if err != nil {
+		return config, err
+	}
+	if config.Sender, err = sender.New(sender.Config{Guard: guard, Timeout: c.Duration("timeout")}); err != nil {
+		return config, err
+	}
+	if url := c.String("listen-database-url"); url != "" {
+		if config.Listen, err = pgx.ParseConfig(url); err != nil {
+			return config, fmt.Errorf("%s is not a PostgreSQL URL", settings.Env("listen-database-url"))
+		}
+	}
+	return config, nil
+}

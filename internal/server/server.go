@@ -1,0 +1,122 @@
+// Package server is the process behind `postlane serve`: an HTTP listener and a
+// dispatcher.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postlane-go/postlane/db"
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/settings"
+)
+
+// Config is what a server needs.
+type Config struct {
+	Settings settings.Settings
+	Pool     *pgxpool.Pool
+	Store    *delivery.Store
+	// Dispatcher is its configuration; Store and Logger are filled in.
+	Dispatcher delivery.Config
+	Logger     *slog.Logger
+	// Ready, if set, is told the address once requests are answered.
+	Ready func(net.Addr)
+}
+
+// Run serves until ctx ends, and then stops cleanly: no new request, open ones finish,
+// the dispatcher gives back what it holds.
+func Run(ctx context.Context, c Config) error {
+	if err := migrate.Check(ctx, c.Pool, db.Schema()); errors.Is(err, migrate.ErrBehind) {
+		return fmt.Errorf("%w; run: postlane migrate up", err)
+	} else if errors.Is(err, migrate.ErrAhead) {
+		c.Logger.Warn("a newer release has migrated this database", "detail", err)
+	} else if err != nil {
+		return fmt.Errorf("the database cannot be read: %w", err)
+	}
+	c.Dispatcher.Store, c.Dispatcher.Logger = c.Store, c.Logger
+	dispatcher, err := delivery.New(c.Dispatcher)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.Settings.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
+	}
+	h := http.Server{
+		Handler:           handler(c.Pool, dispatcher),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
+	}
+	var parts sync.WaitGroup
+	failed := make(chan error, 2)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	parts.Go(func() {
+		failed <- dispatcher.Run(running)
+		stop()
+	})
+	parts.Go(func() {
+		if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serving on %s: %w", listener.Addr(), err)
+			stop()
+		}
+	})
+	c.Logger.Info("listening", "address", listener.Addr().String())
+	if c.Ready != nil {
+		c.Ready(listener.Addr())
+	}
+	<-running.Done()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = h.Shutdown(drain)
+	parts.Wait()
+	close(failed)
+	for e := range failed {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+func handler(pool *pgxpool.Pool, d *delivery.Dispatcher) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]any{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if err := migrate.Check(ctx, pool, db.Schema()); err != nil && !errors.Is(err, migrate.ErrAhead) {
+			reason := "the database does not answer"
+			if errors.Is(err, migrate.ErrBehind) {
+				reason = "the database schema is behind; run: postlane migrate up"
+			}
+			answer(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "reason": reason})
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{
+			"status": "ready", "in_flight": d.InFlight(), "listening": d.Listening(), "dormant": d.Dormant(),
+		})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+}

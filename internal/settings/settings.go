@@ -1,0 +1,123 @@
+// Package settings reads how Postlane's processes are configured: from the
+// environment, with a flag of the same name for each.
+package settings
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/urfave/cli/v3"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/guard"
+)
+
+// Mode says what kind of endpoints are allowed.
+type Mode string
+
+const (
+	// Production: https, and public addresses only.
+	Production Mode = "production"
+	// Development: http and loopback too.
+	Development Mode = "development"
+)
+
+// Need is what a command cannot do without, beyond the database.
+type Need int
+
+const (
+	NeedDatabase Need = 1 << iota
+	NeedSecretKey
+	NeedListen
+)
+
+// Settings are those of a process.
+type Settings struct {
+	DatabaseURL string
+	Listen      string
+	Mode        Mode
+	OperatorKey string
+	Keyring     *delivery.Keyring
+}
+
+// Flags returns the flags for what a command needs.
+func Flags(need Need) []cli.Flag {
+	flags := []cli.Flag{
+		flag("database-url", "", "PostgreSQL's connection URL"),
+	}
+	if need&(NeedSecretKey|NeedListen) != 0 {
+		flags = append(flags,
+			flag("mode", string(Production), "which endpoints are allowed: production (https, public addresses), or development (http and loopback too)"),
+			flag("secret-key", "", "32 random bytes in base64 that encrypt signing secrets at rest; after a comma, older keys that still decrypt. Prefer the environment: flags show in process lists"))
+	}
+	if need&NeedListen != 0 {
+		flags = append(flags,
+			flag("listen", "127.0.0.1:8080", "the address that the server listens on"),
+			flag("operator-key", "", "the operator's API key. Prefer the environment: flags show in process lists"))
+	}
+	return flags
+}
+
+func flag(name, value, usage string) cli.Flag {
+	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Sources: cli.EnvVars(Env(name))}
+}
+
+// Env is the environment variable of a flag.
+func Env(flag string) string {
+	return "POSTLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Read reads the settings of a command, and refuses all that is missing or wrong at
+// once.
+func Read(c *cli.Command, need Need) (Settings, error) {
+	s := Settings{
+		DatabaseURL: c.String("database-url"), Listen: c.String("listen"), Mode: Mode(c.String("mode")), OperatorKey: c.String("operator-key"),
+	}
+	var errs []error
+	refuse := func(name, problem string) { errs = append(errs, fmt.Errorf("%s (or -%s) %s", Env(name), name, problem)) }
+	if s.DatabaseURL == "" {
+		refuse("database-url", "is not set; say where PostgreSQL is, such as postgres://user:password@127.0.0.1:5432/postlane")
+	} else if _, err := pgxpool.ParseConfig(s.DatabaseURL); err != nil {
+		// The library's error may repeat the URL, which holds the password.
+		refuse("database-url", "is not a PostgreSQL URL or connection string")
+	}
+	if need&(NeedSecretKey|NeedListen) != 0 {
+		if s.Mode != Production && s.Mode != Development {
+			refuse("mode", fmt.Sprintf("is %q; use production or development", s.Mode))
+		}
+		if text := c.String("secret-key"); text == "" {
+			refuse("secret-key", "is not set: signing secrets are encrypted with it; make one with: openssl rand -base64 32")
+		} else if keyring, err := delivery.ParseKeyring(strings.Split(text, ",")...); err != nil {
+			refuse("secret-key", strings.TrimPrefix(err.Error(), "delivery: "))
+		} else {
+			s.Keyring = keyring
+		}
+	}
+	if need&NeedListen != 0 {
+		if _, _, err := net.SplitHostPort(s.Listen); err != nil {
+			refuse("listen", fmt.Sprintf("is %q; use host:port, such as 127.0.0.1:8080", s.Listen))
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// Environ is the environment of a child process with these settings.
+func (s Settings) Environ(secretKey []byte) []string {
+	return append(os.Environ(),
+		Env("database-url")+"="+s.DatabaseURL,
+		Env("listen")+"="+s.Listen,
+		Env("mode")+"="+string(s.Mode),
+		Env("operator-key")+"="+s.OperatorKey,
+		Env("secret-key")+"="+base64.StdEncoding.EncodeToString(secretKey),
+	)
+}
+
+// Guard is the guard of the mode.
+func (s Settings) Guard() (*guard.Guard, error) {
+	return guard.New(guard.Policy{Development: s.Mode == Development})
+}

@@ -1,0 +1,256 @@
+// Package view is what Postlane shows of its things as JSON, the same from the API and
+// from the CLI. It holds no secret and no payload.
+package view
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/sender"
+)
+
+// List is a page.
+type List[T any] struct {
+	Data []T `json:"data"`
+	// NextCursor is where the next page begins, null on the last.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// NewList returns a page; no items are [] and not null.
+func NewList[T any](items []T, next string) List[T] {
+	if items == nil {
+		items = []T{}
+	}
+	l := List[T]{Data: items}
+	if next != "" {
+		l.NextCursor = &next
+	}
+	return l
+}
+
+// Subscription is delivery.Subscription.
+type Subscription struct {
+	ID           string    `json:"id"`
+	Tenant       string    `json:"tenant"`
+	URL          string    `json:"url"`
+	Description  *string   `json:"description"`
+	EventTypes   []string  `json:"event_types"`
+	State        string    `json:"state"`
+	StateReason  *string   `json:"state_reason"`
+	StateSince   time.Time `json:"state_since"`
+	OnDead       string    `json:"on_dead"`
+	MaxAttempts  int       `json:"max_attempts"`
+	MaxInFlight  *int      `json:"max_in_flight"`
+	DisableAfter *int      `json:"disable_after"`
+	FailureCount int       `json:"failure_count"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
+}
+
+// NewSubscription returns the view of a subscription.
+func NewSubscription(s *delivery.Subscription) Subscription {
+	v := Subscription{
+		ID: s.ID.String(), Tenant: s.Tenant, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, State: string(s.State),
+		StateReason: some(s.Reason), StateSince: s.Since.UTC(), OnDead: string(s.OnDead), MaxAttempts: s.MaxAttempts,
+		MaxInFlight: someInt(s.MaxInFlight), FailureCount: s.Failures, CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
+	}
+	if s.DisableAfter > 0 {
+		v.DisableAfter = &s.DisableAfter
+	}
+	return v
+}
+
+// Signing explains how to verify what a subscription receives.
+type Signing struct {
+	Scheme    string `json:"scheme"`
+	Headers   string `json:"headers"`
+	Signed    string `json:"signed_content"`
+	Timestamp string `json:"timestamp"`
+	Libraries string `json:"libraries"`
+}
+
+// SigningExplained is the answer to "how do I verify this".
+var SigningExplained = Signing{
+	Scheme:    "Standard Webhooks v1: base64 of HMAC-SHA256, keyed with the bytes that the secret's base64 after whsec_ stands for",
+	Headers:   "webhook-id, webhook-timestamp, webhook-signature (one or more v1,SIGNATURE with a space between; any one that fits will do)",
+	Signed:    "webhook-id + '.' + webhook-timestamp + '.' + the raw body, before any parsing",
+	Timestamp: "the second at which this attempt was sent. Refuse one that is more than 5 minutes from your clock, either way: otherwise whoever captures a request can send it again later. Remember webhook-id for that long, and a repeated event is recognised too",
+	Libraries: "https://www.standardwebhooks.com lists verifiers for many languages",
+}
+
+// SubscriptionWithSecret is the answer to creating one.
+type SubscriptionWithSecret struct {
+	Subscription
+	Secret  string  `json:"secret"`
+	Signing Signing `json:"signing"`
+}
+
+// Delivery is delivery.Delivery.
+type Delivery struct {
+	ID           string     `json:"id"`
+	Subscription string     `json:"subscription_id"`
+	EventID      string     `json:"event_id"`
+	EventType    string     `json:"event_type"`
+	Asset        *string    `json:"asset"`
+	State        string     `json:"state"`
+	Held         bool       `json:"held"`
+	Reason       *string    `json:"reason"`
+	Attempts     int        `json:"attempts"`
+	CreatedAt    time.Time  `json:"created_at"`
+	DueAt        *time.Time `json:"due_at"`
+	SettledAt    *time.Time `json:"settled_at"`
+}
+
+// NewDelivery returns the view of a delivery of a subscription.
+func NewDelivery(sub delivery.SubscriptionID, d *delivery.Delivery) Delivery {
+	return Delivery{
+		ID: d.ID.String(), Subscription: sub.String(), EventID: d.EventID, EventType: d.EventType, Asset: some(d.Asset), State: string(d.State),
+		Held: d.Held, Reason: some(d.Reason), Attempts: d.Attempts, CreatedAt: d.Created.UTC(), DueAt: utc(d.Due), SettledAt: utc(d.Settled),
+	}
+}
+
+// Attempt is delivery.Attempt, without what is for operators only.
+type Attempt struct {
+	Number      int       `json:"number"`
+	StartedAt   time.Time `json:"started_at"`
+	Outcome     string    `json:"outcome"`
+	Meaning     string    `json:"meaning"`
+	Status      *int      `json:"status"`
+	DurationMS  *int64    `json:"duration_ms"`
+	DNSMS       float64   `json:"dns_ms"`
+	ConnectMS   float64   `json:"connect_ms"`
+	TLSMS       float64   `json:"tls_ms"`
+	FirstByteMS float64   `json:"first_byte_ms"`
+	Answer      *string   `json:"answer"`
+	AnswerCut   bool      `json:"answer_cut"`
+}
+
+// NewAttempt returns the view of an attempt. The answer is shown as text, with a mark
+// for each byte that is none.
+func NewAttempt(a *delivery.Attempt) Attempt {
+	v := Attempt{
+		Number: a.Number, StartedAt: a.Started.UTC(), Outcome: a.Outcome, Meaning: meaning(a.Outcome), Status: a.Status, AnswerCut: a.AnswerCut,
+		DNSMS: ms(a.DNS), ConnectMS: ms(a.Connect), TLSMS: ms(a.TLS), FirstByteMS: ms(a.FirstByte),
+	}
+	if a.Duration != nil {
+		n := a.Duration.Milliseconds()
+		v.DurationMS = &n
+	}
+	if len(a.Answer) > 0 {
+		text := printable(a.Answer)
+		v.Answer = &text
+	}
+	return v
+}
+
+// DeliveryWithAttempts is a delivery and its history.
+type DeliveryWithAttempts struct {
+	Delivery
+	History []Attempt `json:"attempts_made"`
+}
+
+// Stream is delivery.Stream.
+type Stream struct {
+	Asset      *string  `json:"asset"`
+	Depth      int      `json:"depth"`
+	InFlightMS *int64   `json:"in_flight_ms"`
+	Head       Delivery `json:"head"`
+}
+
+// NewStream returns the view of a stream of a subscription.
+func NewStream(sub delivery.SubscriptionID, s *delivery.Stream) Stream {
+	v := Stream{Asset: some(s.Asset), Depth: s.Depth, Head: NewDelivery(sub, &s.Head)}
+	if s.InFlight >= 0 {
+		n := s.InFlight.Milliseconds()
+		v.InFlightMS = &n
+	}
+	return v
+}
+
+// Event is delivery.StoredEvent.
+type Event struct {
+	ID          string    `json:"id"`
+	Tenant      string    `json:"tenant"`
+	Type        string    `json:"type"`
+	Asset       *string   `json:"asset"`
+	ContentType string    `json:"content_type"`
+	PayloadSize int       `json:"payload_bytes"`
+	Seq         int64     `json:"seq"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// NewEvent returns the view of an event.
+func NewEvent(e *delivery.StoredEvent) Event {
+	return Event{
+		ID: e.ID, Tenant: e.Tenant, Type: e.Type, Asset: some(e.Asset), ContentType: e.ContentType, PayloadSize: e.PayloadSize, Seq: e.Seq,
+		CreatedAt: e.Created.UTC(),
+	}
+}
+
+// Test is the outcome of a test request.
+type Test struct {
+	Delivered  bool   `json:"delivered"`
+	Outcome    string `json:"outcome"`
+	Meaning    string `json:"meaning"`
+	Status     *int   `json:"status"`
+	DurationMS int64  `json:"duration_ms"`
+	Answer     string `json:"answer"`
+}
+
+// NewTest returns the view of a test request's outcome.
+func NewTest(r *sender.Result) Test {
+	v := Test{
+		Delivered: r.Delivered(), Outcome: string(r.Outcome), Meaning: r.Outcome.Text(), DurationMS: r.Duration.Milliseconds(), Answer: printable(r.Body),
+	}
+	if r.Answered {
+		v.Status = &r.Status
+	}
+	return v
+}
+
+func meaning(outcome string) string {
+	if outcome == "stalled" {
+		return "the worker went silent; whether the request arrived is not known"
+	}
+	return sender.Outcome(outcome).Text()
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func some(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func someInt(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// printable is text for a terminal and a page: UTF-8, with marks for what is none and
+// for control characters other than line breaks and tabs.
+func printable(b []byte) string {
+	out := make([]rune, 0, len(b))
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			r = utf8.RuneError
+		}
+		out = append(out, r)
+		b = b[n:]
+	}
+	return string(out)
+}
