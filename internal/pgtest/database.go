@@ -37,11 +37,7 @@ func create(t testing.TB, migrated bool) string {
 			t.Fatal(err)
 		}
 	}
-	release, err := slots(shared).acquire(t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(release)
+	t.Cleanup(slots(shared).acquire(t.Name()))
 
 	name := databaseName(t.Name())
 	address.Path = "/" + name
@@ -121,9 +117,10 @@ var slots = func() func(server.Server) *limit {
 	}
 }()
 
-// acquire waits for a slot for a test. A test with its subtests takes one, or
-// a test that waits for its subtests could wait for ever.
-func (l *limit) acquire(test string) (release func(), err error) {
+// acquire waits for a slot for a test and returns what gives it back. A test
+// takes one together with its subtests, or a test that waits for its subtests
+// could wait for ever.
+func (l *limit) acquire(test string) (release func()) {
 	test, _, _ = strings.Cut(test, "/")
 	l.mu.Lock()
 	first := l.users[test] == 0
@@ -139,5 +136,5 @@ func (l *limit) acquire(test string) (release func(), err error) {
 			delete(l.users, test)
 			<-l.slots
 		}
-	}, nil
+	}
 }

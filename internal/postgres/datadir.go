@@ -172,21 +172,17 @@ func readPidFile(dir string) (pid int, ready bool) {
 // has that number by now, so such a file is removed.
 func endOrphan(ctx context.Context, dir string) error {
 	pid, _ := readPidFile(dir)
-	if pid <= 0 || syscall.Kill(pid, 0) != nil {
+	if pid <= 0 || !lives(pid) {
 		return nil
 	}
 	if !runsIn(pid, dir) {
 		return os.Remove(filepath.Join(dir, "postmaster.pid"))
 	}
-	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} // fast, immediate, by force
-	for _, signal := range signals {
-		if err := syscall.Kill(pid, signal); err != nil {
-			return nil // gone by itself
-		}
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} { // fast, immediate, by force
+		_ = syscall.Kill(pid, signal)
 		_ = syscall.Kill(pid, syscall.SIGCONT) // a frozen one hears nothing
-		deadline := time.Now().Add(5 * time.Second)
-		for time.Now().Before(deadline) {
-			if syscall.Kill(pid, 0) != nil {
+		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+			if !lives(pid) {
 				return nil
 			}
 			select {
@@ -197,4 +193,9 @@ func endOrphan(ctx context.Context, dir string) error {
 		}
 	}
 	return fmt.Errorf("the PostgreSQL that an earlier run left in %s (process %d) does not end", dir, pid)
+}
+
+// lives tells whether there is a process of that number.
+func lives(pid int) bool {
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }

@@ -36,7 +36,16 @@ func main() {
 	}
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err = cmd.Run()
+	if err = cmd.Start(); err == nil {
+		go func() {
+			for signal := range interrupted {
+				if signal == syscall.SIGTERM { // goes to one process only
+					_ = cmd.Process.Signal(signal)
+				}
+			}
+		}()
+		err = cmd.Wait()
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		os.Exit(max(exit.ExitCode(), 1)) // -1 for one that a signal ended
 	}

@@ -1,0 +1,27 @@
+# What one can do here. `make` prints it.
+.DEFAULT_GOAL := help
+.PHONY: help dev test test-db generate lint ci image
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+dev: ## run Postlane here, with a database, a console and sample events
+	./scripts/dev
+
+test: ## run every test; one package: ./scripts/test ./delivery
+	./scripts/test
+
+test-db: ## keep the tests' PostgreSQL up and print its URL, until Ctrl-C
+	go run ./internal/pgtest/with
+
+generate: ## generate internal/dbgen from db/
+	./scripts/generate
+
+lint: ## gofmt, go vet, golangci-lint, govulncheck
+	./scripts/lint
+
+image: ## build a PostgreSQL image for Docker without a registry (root)
+	./scripts/postgres-image
+
+ci: ## all that CI runs, as it runs it (root: it installs packages)
+	./.ci/run
