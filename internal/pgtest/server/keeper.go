@@ -93,7 +93,7 @@ func startKeeper(ctx context.Context, dir string) (Server, error) {
 func keep(dir string, starter *os.File) error {
 	s, running, err := start(dir)
 	if err == nil {
-		s.Dir = dir
+		s.Dir, s.Keeper = dir, os.Getpid()
 		err = writeState(dir, s)
 	}
 	a := answer{Server: s}
@@ -132,6 +132,10 @@ func watch(dir string, running *running) error {
 		case <-running.ended:
 			return errors.Join(errors.New("the server ended by itself"), os.Remove(stateFile(dir)))
 		case <-tick.C:
+		}
+		if _, err := os.Stat(stateFile(dir)); errors.Is(err, os.ErrNotExist) {
+			running.stop() // somebody cleared the directory away
+			return running.clean()
 		}
 		if !free() {
 			lastUsed = time.Now()

@@ -24,6 +24,7 @@ type Server struct {
 	Version string `json:"version"` // such as "15.18"
 	Source  string `json:"source"`  // where it comes from, for people
 	Dir     string `json:"dir"`     // of its state; empty where it was not started here
+	Keeper  int    `json:"keeper"`  // the process that owns it; 0 as above
 }
 
 // String describes the server for people.
