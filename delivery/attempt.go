@@ -16,8 +16,8 @@ import (
 // way: long enough not to be a hot loop, short enough not to be noticed.
 const postponement = 5 * time.Second
 
-// start takes claims into flight.
-func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Time) {
+// start takes claims into flight. If their subscriptions cannot be read they are released.
+func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Time) error {
 	targets, err := d.targets.of(work, claims)
 	for i := range claims {
 		f := &flight{claim: claims[i], claimed: claimed, renewed: claimed}
@@ -29,9 +29,7 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 		}
 		go d.deliver(f, targets[i])
 	}
-	if err != nil {
-		d.log.Error("subscriptions could not be read; their deliveries are released", "error", err, "deliveries", len(claims))
-	}
+	return err
 }
 
 // deliver makes the attempt and hands its verdict on.
@@ -45,7 +43,7 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 	payload := c.Payload
 	if payload == nil && c.PayloadSize > 0 {
 		var err error
-		if payload, err = d.payload(f); err != nil {
+		if payload, err = d.payload(f); err != nil && f.ctx.Err() == nil {
 			d.log.Error("delivery postponed: its payload could not be read", "error", err, "subscription", c.Subscription, "delivery", c.ID())
 			d.conclude(f, Result{Verdict: Postponed, Delay: jittered(postponement)})
 			return
@@ -100,6 +98,7 @@ func (d *Dispatcher) judge(f *flight, r *sender.Result) Result {
 // conclude hands a flight's verdict to the settler. A lost lease has nothing to settle.
 func (d *Dispatcher) conclude(f *flight, r Result) {
 	r.Claim = &f.claim
+	f.concluded.Store(true)
 	if errors.Is(context.Cause(f.ctx), ErrLeaseLost) {
 		d.end(f)
 		return

@@ -35,6 +35,8 @@ type Dispatcher struct {
 	// results are verdicts on their way to be settled. It has room for every flight,
 	// so that no sender waits for the database.
 	results chan settling
+	// refused are the verdicts that the database refuses, each tried on its own.
+	refused sync.WaitGroup
 	// nudge says that there may be something to claim.
 	nudge chan struct{}
 	// cursor is the subscription that had the last turn.
@@ -42,6 +44,8 @@ type Dispatcher struct {
 
 	running atomic.Bool
 	dormant atomic.Bool
+	// troubled is when the database last failed a claim or a renewal.
+	troubled atomic.Pointer[time.Time]
 }
 
 // settling is a verdict and the flight that it ends.
@@ -61,7 +65,7 @@ func New(config Config) (*Dispatcher, error) {
 		store:   config.Store,
 		log:     config.Logger.With("claimant", config.Claimant),
 		targets: newTargets(config.Store),
-		flights: newFlights(config.MaxInFlight, config.MaxInFlightPerSubscription),
+		flights: newFlights(config.MaxInFlight),
 		results: make(chan settling, config.MaxInFlight),
 		nudge:   make(chan struct{}, 1),
 	}
@@ -84,6 +88,9 @@ func (d *Dispatcher) Dormant() bool { return d.dormant.Load() }
 
 // Listening reports whether wake-ups arrive at present; while they do not, it polls.
 func (d *Dispatcher) Listening() bool { return d.hub.Listening() }
+
+// recordWithin is how long releasing what was cut at the end of the grace may take.
+const recordWithin = 5 * time.Second
 
 // errStopping is the cause with which requests are cut at the end of the grace.
 var errStopping = errors.New("delivery: the dispatcher is stopping")
@@ -108,7 +115,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		background.Go(func() { d.hub.Run(ctx) })
 	}
 	upkeep, stopUpkeep := context.WithCancel(work)
-	background.Go(func() { d.upkeepLoop(ctx, upkeep) })
+	background.Go(func() { d.renewLoop(upkeep) })
+	background.Go(func() { d.upkeepLoop(ctx) })
 	settler.Go(func() { d.settleLoop(work) })
 
 	d.log.Info("dispatcher started", "max_in_flight", d.config.MaxInFlight, "lease", d.config.Lease)
@@ -123,7 +131,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.log.Warn("grace is over; cutting open requests and releasing them", "in_flight", d.flights.count())
 		d.flights.cancelAll(errStopping)
 		// Recording is quick unless the database is away.
-		last := time.NewTimer(min(d.config.Grace, 5*time.Second))
+		last := time.NewTimer(recordWithin)
 		defer last.Stop()
 		select {
 		case <-empty:
@@ -176,8 +184,12 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			// Whatever may be there to claim waits for this.
 			wait = fails.next()
+			d.trouble()
 			d.log.Error("claiming failed; trying again", "error", err, "wait", wait)
+			_ = pause(ctx, wait) // the loop sees ctx end
+			continue
 		default:
 			fails.reset()
 		}
@@ -216,7 +228,9 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 	}
 	if len(claims) > 0 {
 		d.cursor = claims[len(claims)-1].Subscription
-		d.start(work, claims, before)
+		if err := d.start(work, claims, before); err != nil {
+			return false, -1, err
+		}
 	}
 	if len(claims) == want {
 		return true, -1, nil
@@ -245,6 +259,12 @@ func (d *Dispatcher) tidy(ctx context.Context) (changed int64, next time.Duratio
 	}
 	parked, err := d.store.Park(ctx)
 	return ripened + parked, next, err
+}
+
+// trouble remembers that the database failed just now.
+func (d *Dispatcher) trouble() {
+	now := time.Now()
+	d.troubled.Store(&now)
 }
 
 func (d *Dispatcher) poke() {

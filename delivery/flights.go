@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,8 +13,11 @@ type flight struct {
 	// claimed is from before the claim was asked for, and renewed from before the
 	// lease was last asked for: the lease ends no earlier than that plus its length.
 	claimed, renewed time.Time
-	ctx              context.Context
-	cancel           context.CancelCauseFunc
+	// concluded: its verdict is on its way, and settling tells whether the lease
+	// was held.
+	concluded atomic.Bool
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
 }
 
 func (f *flight) key() leaseKey {
@@ -22,19 +26,22 @@ func (f *flight) key() leaseKey {
 
 // flights are all claims of a dispatcher.
 type flights struct {
-	mu              sync.Mutex
-	all             map[leaseKey]*flight
-	of              map[SubscriptionID]int
-	limit, limitOne int
-	// hungry: something could not be claimed for want of a free slot.
-	hungry bool
+	mu    sync.Mutex
+	all   map[leaseKey]*flight
+	limit int
+	// hungry: something could not be claimed for want of a free slot. limited are
+	// the subscriptions that the same may be true of: a claim took some of
+	// theirs, and whether it took all that the limit left is not known here,
+	// since the limit counts all dispatchers' and may be the subscription's own.
+	hungry  bool
+	limited map[SubscriptionID]bool
 	// empty is closed when closing and nothing is in flight.
 	empty   chan struct{}
 	closing bool
 }
 
-func newFlights(limit, limitOne int) *flights {
-	return &flights{all: map[leaseKey]*flight{}, of: map[SubscriptionID]int{}, limit: limit, limitOne: limitOne, empty: make(chan struct{})}
+func newFlights(limit int) *flights {
+	return &flights{all: map[leaseKey]*flight{}, limited: map[SubscriptionID]bool{}, limit: limit, empty: make(chan struct{})}
 }
 
 // free returns how many more may be in flight.
@@ -52,13 +59,10 @@ func (s *flights) add(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[f.key()] = f
-	s.of[f.claim.Subscription]++
-	if s.of[f.claim.Subscription] >= s.limitOne {
-		s.hungry = true
-	}
+	s.limited[f.claim.Subscription] = true
 }
 
-// remove ends flights and reports whether one that was waited for is free now.
+// remove ends flights and reports whether a slot that may be waited for is free now.
 func (s *flights) remove(fs ...*flight) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,13 +71,11 @@ func (s *flights) remove(fs ...*flight) (wanted bool) {
 			continue
 		}
 		delete(s.all, f.key())
-		id := f.claim.Subscription
-		if s.of[id]--; s.of[id] == 0 {
-			delete(s.of, id)
-		}
+		wanted = wanted || s.hungry || s.limited[f.claim.Subscription]
+		s.hungry = false
+		delete(s.limited, f.claim.Subscription)
 	}
 	s.closeIfEmpty()
-	wanted, s.hungry = s.hungry, false
 	return wanted
 }
 
@@ -115,12 +117,6 @@ func (s *flights) touch(fs []*flight, at time.Time) {
 	for _, f := range fs {
 		f.renewed = at
 	}
-}
-
-func (s *flights) renewed(f *flight) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.renewed
 }
 
 func (s *flights) cancelAll(cause error) {

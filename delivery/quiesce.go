@@ -20,7 +20,9 @@ func (s *Store) quiesce(ctx context.Context, id SubscriptionID) error {
 	if err := s.awaitClaims(ctx); err != nil {
 		return fmt.Errorf("delivery: the change of %v is made, but a request may still start: %w", id, err)
 	}
-	for {
+	// From here on every claim has seen the change. A subscription that goes on
+	// always has young ones, and those are not waited for.
+	for began := time.Now(); time.Since(began) < startWithin; {
 		age, err := queries.SubscriptionYoungClaims(ctx, s.pool, int64(id))
 		if err != nil {
 			return fmt.Errorf("delivery: the change of %v is made, but a request may still start: %w", id, err)
@@ -28,10 +30,11 @@ func (s *Store) quiesce(ctx context.Context, id SubscriptionID) error {
 		if age < 0 || age >= startWithin.Milliseconds() {
 			return nil
 		}
-		if err := pause(ctx, min(20*time.Millisecond, startWithin)); err != nil {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // awaitClaims waits until the claims that run now have ended. It takes no lock that

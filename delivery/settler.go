@@ -14,11 +14,15 @@ const (
 	// settleTimeout bounds one try: a statement that waits longer is waiting for
 	// something that is not going away.
 	settleTimeout = 10 * time.Second
+	// refusedLeases is for how many leases a verdict is kept that the database
+	// refuses to record.
+	refusedLeases = 4
 )
 
 // settleLoop records verdicts until ctx ends: all that have come in while the last were
 // being recorded, so that batches grow with the load and none waits for a timer.
 func (d *Dispatcher) settleLoop(ctx context.Context) {
+	defer d.refused.Wait()
 	batch := make([]settling, 0, settleMax)
 	for {
 		select {
@@ -40,65 +44,75 @@ func (d *Dispatcher) settleLoop(ctx context.Context) {
 	}
 }
 
-// settle records a batch, and does not give up before its leases have ended: what an
-// endpoint has answered is known only here.
+// settle records a batch, and does not give up while the dispatcher runs: what an
+// endpoint has answered is known only here, and the fence decides whether it still
+// counts.
 func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
-	results := make([]Result, len(batch))
-	for i := range batch {
-		results[i] = batch[i].result
-	}
 	fails := backoff{first: 20 * time.Millisecond, most: 2 * time.Second}
 	for {
-		settlements, woken, err := d.trySettle(ctx, results)
-		if err == nil {
-			d.settled(batch, settlements)
-			if woken > 0 {
-				d.poke()
-			}
+		err := d.trySettle(ctx, batch)
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if len(batch) > 1 && refusedRow(err) {
+		case refusedRow(err) && len(batch) > 1:
 			// One of them cannot be recorded: find it, and let the others go.
 			half := len(batch) / 2
 			d.settle(ctx, batch[:half])
 			d.settle(ctx, batch[half:])
 			return
+		case refusedRow(err):
+			one := batch[0]
+			d.refused.Go(func() { d.settleRefused(ctx, one, err) })
+			return
 		}
 		wait := fails.next()
 		d.log.Error("recording attempts failed; trying again", "error", err, "attempts", len(batch), "wait", wait)
-		if batch, results = d.dropExpired(batch, results); len(batch) == 0 {
-			return
-		}
 		if pause(ctx, wait) != nil {
 			return
 		}
 	}
 }
 
-func (d *Dispatcher) trySettle(ctx context.Context, results []Result) ([]Settlement, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	return d.store.settle(ctx, results)
+// settleRefused goes on trying to record a verdict that the database refuses, beside the
+// others. After refusedLeases it lets go: the lease runs out, the attempt is recorded
+// as stalled, and what cannot be recorded ends as a dead letter instead of holding its
+// stream for ever.
+func (d *Dispatcher) settleRefused(ctx context.Context, s settling, err error) {
+	c := &s.flight.claim
+	fails := backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
+	for began := time.Now(); time.Since(began) < refusedLeases*d.config.Lease; {
+		wait := fails.next()
+		d.log.Error("the database refuses to record an attempt; trying again", "error", err,
+			"subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt, "wait", wait)
+		if pause(ctx, wait) != nil {
+			return
+		}
+		if err = d.trySettle(ctx, []settling{s}); err == nil || ctx.Err() != nil {
+			return
+		}
+	}
+	d.log.Error("an attempt could not be recorded; its delivery is sent again or dead when its lease ends", "error", err,
+		"subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt)
+	d.end(s.flight)
 }
 
-// dropExpired gives up verdicts whose lease has ended: another dispatcher has the
-// delivery by now, or will.
-func (d *Dispatcher) dropExpired(batch []settling, results []Result) ([]settling, []Result) {
-	keptBatch, keptResults := batch[:0:0], results[:0:0]
+// trySettle records a batch, and tells of it.
+func (d *Dispatcher) trySettle(ctx context.Context, batch []settling) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	results := make([]Result, len(batch))
 	for i := range batch {
-		if time.Since(d.flights.renewed(batch[i].flight)) > d.config.Lease {
-			c := &batch[i].flight.claim
-			d.log.Error("an attempt could not be recorded before its lease ended; it may be sent again", "subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt)
-			d.end(batch[i].flight)
-			continue
-		}
-		keptBatch = append(keptBatch, batch[i])
-		keptResults = append(keptResults, results[i])
+		results[i] = batch[i].result
 	}
-	return keptBatch, keptResults
+	settlements, woken, err := d.store.settle(ctx, results)
+	if err != nil {
+		return err
+	}
+	d.settled(batch, settlements)
+	if woken > 0 {
+		d.poke()
+	}
+	return nil
 }
 
 // settled tells of settlements and ends their flights.
@@ -150,15 +164,15 @@ func (d *Dispatcher) leasesLost(n int) {
 }
 
 // refusedRow reports whether the database refused what was written, as opposed to being
-// away, busy or undecided.
+// away, busy, undecided or not set up.
 func refusedRow(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || len(pg.Code) < 2 {
 		return false
 	}
 	switch pg.Code[:2] {
-	case "08", "25", "40", "53", "55", "57", "58":
-		return false // connection, transaction state, rollback, resources, locks, operator, system
+	case "21", "22", "23", "27", "44", "54", "P0", "XX":
+		return true // cardinality, data, constraints, triggers, check options, limits, PL/pgSQL, internal
 	}
-	return true
+	return false
 }

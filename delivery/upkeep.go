@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// upkeepLoop reclaims what others left, first of all and then on its own beat, and
-// renews what is in flight here, until work ends. Reclaiming ends with ctx.
-func (d *Dispatcher) upkeepLoop(ctx, work context.Context) {
-	renewEvery := d.config.Lease / 6
-	renewal := time.NewTicker(renewEvery)
-	defer renewal.Stop()
-	d.reclaim(ctx)
-	reclaim := time.NewTimer(d.config.Reclaim)
-	defer reclaim.Stop()
-	orphans := orphanSearch{}
+// renewLoop renews what is in flight until work ends. It has a goroutine of its own, so
+// that nothing slow can make leases run out.
+func (d *Dispatcher) renewLoop(work context.Context) {
+	tick := time.NewTicker(d.config.Lease / 6)
+	defer tick.Stop()
 	for {
 		select {
 		case <-work.Done():
 			return
-		case <-renewal.C:
+		case <-tick.C:
 			d.renew(work)
-		case <-reclaim.C:
-			if ctx.Err() == nil {
-				d.reclaim(ctx)
-				d.cleanUp(ctx, &orphans)
-			}
-			reclaim.Reset(d.config.Reclaim + rand.N(d.config.Reclaim/10+1))
 		}
+	}
+}
+
+// upkeepLoop reclaims what others left, first of all and then on its own beat, until
+// ctx ends.
+func (d *Dispatcher) upkeepLoop(ctx context.Context) {
+	d.reclaim(ctx)
+	orphans := orphanSearch{}
+	for pause(ctx, d.config.Reclaim+rand.N(d.config.Reclaim/10+1)) == nil {
+		d.reclaim(ctx)
+		d.cleanUp(ctx, &orphans)
 	}
 }
 
@@ -51,6 +51,7 @@ func (d *Dispatcher) renew(work context.Context) {
 	lost, err := d.store.Renew(ctx, claims, d.config.Lease)
 	if err != nil {
 		if work.Err() == nil {
+			d.trouble()
 			d.log.Error("renewing leases failed; trying again", "error", err, "leases", len(old))
 		}
 		return
@@ -59,21 +60,25 @@ func (d *Dispatcher) renew(work context.Context) {
 	cut := 0
 	for _, c := range lost {
 		f := byKey[leaseKey{int64(c.Subscription), c.Seq, c.Fence}]
-		select {
-		case <-f.ctx.Done(): // settled while this ran
-		default:
-			f.cancel(ErrLeaseLost)
-			cut++
+		if f.concluded.Load() { // and settled, while this ran
+			continue
 		}
+		f.cancel(ErrLeaseLost)
+		cut++
 	}
 	if cut > 0 {
 		d.leasesLost(cut)
 	}
 }
 
-// reclaim takes back what ran out of its lease, until there is no more.
+// reclaim takes back what ran out of its lease, until there is no more. Not when the
+// database was away a moment ago: leases have run out then because nobody could renew
+// them, and whoever holds them is about to.
 func (d *Dispatcher) reclaim(ctx context.Context) {
 	const batch = 500
+	if t := d.troubled.Load(); t != nil && time.Since(*t) < d.config.Lease/3 {
+		return
+	}
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, d.config.Lease)
 		reclaimed, err := d.store.Reclaim(try, batch)
