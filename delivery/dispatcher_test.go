@@ -2,17 +2,22 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/delivery/retry"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/receiver"
 )
 
@@ -25,7 +30,34 @@ type site struct {
 
 func setupSite(t *testing.T) *site {
 	t.Helper()
-	b := setup(t)
+	return siteOf(setup(t))
+}
+
+// setupSiteWith is setupSite with a pool and a store of the test's choice.
+func setupSiteWith(t *testing.T, change func(*pgxpool.Config), store delivery.StoreConfig) *site {
+	t.Helper()
+	is := is.New(t)
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	is.NoErr(err)
+	config.MaxConns = 8
+	if change != nil {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	is.NoErr(err)
+	t.Cleanup(pool.Close)
+	if store.Guard == nil {
+		store.Guard, err = guard.New(guard.Policy{Development: true})
+		is.NoErr(err)
+	}
+	st, err := delivery.NewStore(pool, store)
+	is.NoErr(err)
+	return siteOf(&bundle{t: t, is: is, ctx: t.Context(), pool: pool, store: st})
+}
+
+func siteOf(b *bundle) *site {
+	t := b.t
+	t.Helper()
 	r, err := receiver.New(receiver.Config{})
 	b.is.NoErr(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,17 +88,48 @@ func (s *site) endpoint(path string, change ...func(*delivery.Settings)) deliver
 // config is a dispatcher's with times that suit a test.
 func (s *site) config() delivery.Config {
 	s.t.Helper()
-	g, err := guard.New(guard.Policy{Development: true})
-	s.is.NoErr(err)
-	snd, err := sender.New(sender.Config{Guard: g, Timeout: time.Second})
-	s.is.NoErr(err)
-	s.t.Cleanup(snd.Close)
-	schedule, err := retry.NewSchedule(0, 100*time.Millisecond)
-	s.is.NoErr(err)
+	snd := s.sender(sender.Config{Timeout: time.Second})
 	return delivery.Config{
 		Store: s.store, Sender: snd, MaxInFlight: 16, Lease: 2 * time.Second, Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
-		Grace: 5 * time.Second, Schedule: schedule, Logger: slog.New(slog.NewTextHandler(testWriter{s.t}, nil)),
+		Grace: 5 * time.Second, Schedule: schedule(s.t, 100*time.Millisecond), Logger: slog.New(slog.NewTextHandler(testWriter{s.t}, nil)),
 	}
+}
+
+// sender makes attempts at the test's receiver.
+func (s *site) sender(config sender.Config) *sender.Sender {
+	s.t.Helper()
+	var err error
+	config.Guard, err = guard.New(guard.Policy{Development: true})
+	s.is.NoErr(err)
+	snd, err := sender.New(config)
+	s.is.NoErr(err)
+	s.t.Cleanup(snd.Close)
+	return snd
+}
+
+// sendFunc is a sender with something around its Send.
+type sendFunc struct {
+	delivery.Sender
+	around func(send func() sender.Result, r sender.Request) sender.Result
+}
+
+func (f sendFunc) Send(ctx context.Context, r sender.Request) sender.Result {
+	return f.around(func() sender.Result { return f.Sender.Send(ctx, r) }, r)
+}
+
+// patient gives config a sender with a timeout that no test reaches.
+func (s *site) patient(config delivery.Config) delivery.Config {
+	s.t.Helper()
+	config.Sender = s.sender(sender.Config{Timeout: 20 * time.Second})
+	config.Lease = 25 * time.Second
+	return config
+}
+
+func schedule(t *testing.T, delays ...time.Duration) retry.Schedule {
+	t.Helper()
+	schedule, err := retry.NewSchedule(0, delays...)
+	is.New(t).NoErr(err)
+	return schedule
 }
 
 type testWriter struct{ t *testing.T }
@@ -74,6 +137,74 @@ type testWriter struct{ t *testing.T }
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(string(p[:len(p)-1]))
 	return len(p), nil
+}
+
+// watch is what a dispatcher's observer is told.
+type watch struct {
+	t                        *testing.T
+	claimed, lost, reclaimed chan int
+	settled                  chan delivery.Observation
+	disabled                 chan string
+	orphans                  atomic.Int64
+}
+
+// observe makes config's dispatcher tell a watch. What does not fit its channels is
+// dropped, so that one that nobody reads holds nothing up.
+func observe(t *testing.T, config *delivery.Config) *watch {
+	const room = 10_000
+	w := &watch{
+		t: t, claimed: make(chan int, room), lost: make(chan int, room), reclaimed: make(chan int, room),
+		settled: make(chan delivery.Observation, room), disabled: make(chan string, room),
+	}
+	config.Observer = delivery.Observer{
+		Claimed:    func(n int, _ time.Duration) { tell(w.claimed, n) },
+		Settled:    func(o delivery.Observation) { tell(w.settled, o) },
+		LeasesLost: func(n int) { tell(w.lost, n) },
+		Reclaimed:  func(n int) { tell(w.reclaimed, n) },
+		Disabled:   func(_ delivery.SubscriptionID, reason string) { tell(w.disabled, reason) },
+		Orphans:    func(n int) { w.orphans.Add(int64(n)) },
+	}
+	return w
+}
+
+func tell[T any](ch chan<- T, x T) {
+	select {
+	case ch <- x:
+	default:
+	}
+}
+
+// passes waits until n claims that began after this call have returned.
+func (w *watch) passes(n int) {
+	w.t.Helper()
+	for len(w.claimed) > 0 {
+		<-w.claimed
+	}
+	for range n + 1 { // one may have begun before
+		await(w.t, w.claimed)
+	}
+}
+
+// outcomes waits for n settled attempts and returns what became of each.
+func (w *watch) outcomes(n int) []delivery.Observation {
+	w.t.Helper()
+	list := make([]delivery.Observation, n)
+	for i := range list {
+		list[i] = await(w.t, w.settled)
+	}
+	return list
+}
+
+// await fails the test if nothing comes in good time.
+func await[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case x := <-ch:
+		return x
+	case <-time.After(20 * time.Second):
+		t.Fatal("waited 20 s for a signal")
+		panic("unreachable")
+	}
 }
 
 // dispatch runs a dispatcher until the test ends, or stop is called.
@@ -97,6 +228,56 @@ func (s *site) dispatch(c delivery.Config) (d *delivery.Dispatcher, stop func() 
 	return d, stop
 }
 
+// behave replaces how a path of the receiver answers.
+func (s *site) behave(path string, b receiver.Behaviour) {
+	s.t.Helper()
+	s.is.NoErr(s.receiver.Behave(path, b))
+}
+
+// requests returns how many requests a path has got.
+func (s *site) requests(path string) int { return int(s.receiver.VerdictOf(path).Requests) }
+
+// log returns a subscription's deliveries, oldest first.
+func (s *site) log(sub delivery.SubscriptionID) []delivery.Delivery {
+	s.t.Helper()
+	list, err := s.store.Deliveries(s.ctx, sub, delivery.Filter{}, 0, 1000)
+	s.is.NoErr(err)
+	slices.Reverse(list)
+	return list
+}
+
+// attempts returns those of a delivery, first to last.
+func (s *site) attempts(sub delivery.SubscriptionID, id delivery.ID) []delivery.Attempt {
+	s.t.Helper()
+	list, err := s.store.Attempts(s.ctx, sub, id)
+	s.is.NoErr(err)
+	return list
+}
+
+func (s *site) subscription(id delivery.SubscriptionID) *delivery.Subscription {
+	s.t.Helper()
+	sub, err := s.store.Subscription(s.ctx, id)
+	s.is.NoErr(err)
+	return sub
+}
+
+// sound fails the test if the receiver found any promise broken.
+func (s *site) sound() {
+	s.t.Helper()
+	if v := s.receiver.Verdict(); !v.OK() {
+		s.t.Fatalf("the receiver found: %+v", v)
+	}
+}
+
+// names returns n assets.
+func names(prefix string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s%03d", prefix, i)
+	}
+	return list
+}
+
 // within is a context for something that must happen soon.
 func (s *site) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.ctx, d)
@@ -115,11 +296,8 @@ func TestEventsArriveInOrder(t *testing.T) {
 	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 100))
 	s.enqueue("x")
 	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 101))
-	v := s.receiver.Verdict()
-	if !v.OK() {
-		t.Fatalf("%+v", v)
-	}
-	s.is.Equal(v.Duplicates, int64(0))
+	s.sound()
+	s.is.Equal(s.receiver.Verdict().Duplicates, int64(0))
 	s.eventually(func() bool { return s.counts(sub) == "delivered:101 " })
 }
 
