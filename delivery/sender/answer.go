@@ -84,17 +84,18 @@ func readBody(resp *http.Response, limit int) (body []byte, truncated bool) {
 // cleanHeader returns what is kept of an answer's header: without cookies,
 // which are credentials, in valid UTF-8 without controls, up to
 // maxStoredHeader bytes, in the order of the names so that the cut is the same
-// each time.
+// each time. It takes h over.
 func cleanHeader(h http.Header) http.Header {
+	delete(h, "Set-Cookie")
+	delete(h, "Set-Cookie2")
+	if storable(h) {
+		return h // nearly always
+	}
 	kept := make(http.Header, len(h))
 	left := maxStoredHeader
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if name == "Set-Cookie" || name == "Set-Cookie2" {
-			continue
-		}
 		for _, value := range h[name] {
-			left -= len(name) + len(value)
-			if left < 0 {
+			if left -= len(name) + len(value); left < 0 {
 				return kept
 			}
 			clean := cleanText(name)
@@ -104,10 +105,26 @@ func cleanHeader(h http.Header) http.Header {
 	return kept
 }
 
+func storable(h http.Header) bool {
+	size := 0
+	for name, values := range h {
+		if !isClean(name) {
+			return false
+		}
+		for _, value := range values {
+			size += len(name) + len(value)
+			if !isClean(value) {
+				return false
+			}
+		}
+	}
+	return size <= maxStoredHeader
+}
+
 // cleanText replaces what PostgreSQL's text type refuses (NUL, bytes that are
 // not UTF-8) and what acts on a terminal (other controls).
 func cleanText(s string) string {
-	if utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
+	if isClean(s) {
 		return s
 	}
 	return strings.Map(func(r rune) rune {
@@ -116,6 +133,10 @@ func cleanText(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}
+
+func isClean(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 }
 
 func cut(s string, limit int) string { return s[:min(len(s), limit)] }

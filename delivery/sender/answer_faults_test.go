@@ -189,6 +189,21 @@ func TestFaultsOfTiming(t *testing.T) {
 	}
 }
 
+func TestF49_BodyHasABudgetOfItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	srv := listen(t, nil, func(p *peer) {
+		p.read()
+		p.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart")
+		p.r.ReadByte() // until the other end closes
+	})
+	got := send(t, newSender(t, sender.Config{Timeout: 30 * time.Second, BodyTimeout: 100 * time.Millisecond}), newRequest(srv.url()))
+	want(t, got, sender.Delivered, 200)
+	is.Equal(string(got.Body), "part")
+	is.True(got.BodyTruncated)
+	is.True(got.Duration < 10*time.Second)
+}
+
 func TestF16_SwitchingProtocolsIsClosedUnread(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

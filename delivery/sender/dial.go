@@ -73,16 +73,21 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil
 	}
-	if strings.Contains(host, ".") && !strings.HasSuffix(host, ".") {
-		// The final dot keeps the resolver from trying the name below this
-		// machine's own search domains first (ndots in Kubernetes pods).
-		host += "."
-	}
-	addrs, err := d.resolver.LookupNetIP(ctx, "ip", host)
+	addrs, err := d.resolver.LookupNetIP(ctx, "ip", absolute(host))
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	}
 	return addrs, err
+}
+
+// absolute returns the name with a final dot, which keeps the resolver from
+// trying it below this machine's own search domains first (ndots in Kubernetes
+// pods). A single label, which only development allows, needs those.
+func absolute(host string) string {
+	if strings.Contains(host, ".") && !strings.HasSuffix(host, ".") {
+		return host + "."
+	}
+	return host
 }
 
 // dialAllowed connects to the first address that answers of those that the

@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -71,6 +72,37 @@ func TestFaultsOfReuse(t *testing.T) {
 			is.Equal(last.body, seen[1].body)
 		})
 	}
+}
+
+// TestF27_TheSecondTryIsNotOnAnotherStaleConnection has two kept connections
+// that both fail.
+func TestF27_TheSecondTryIsNotOnAnotherStaleConnection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	both := make(chan struct{})
+	srv := listen(t, nil, func(p *peer) {
+		if p.number > 2 {
+			answering(ok200)(p)
+			return
+		}
+		p.read()
+		if p.number == 2 {
+			close(both)
+		}
+		<-both
+		p.write(ok200)
+		p.read()
+	})
+	s := newSender(t, sender.Config{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { want(t, send(t, s, newRequest(srv.url())), sender.Delivered, 200) })
+	}
+	wg.Wait()
+	got := send(t, s, newRequest(srv.url()))
+	want(t, got, sender.Delivered, 200)
+	is.True(got.Resent)
+	is.Equal(srv.accepted.Load(), int64(3))
 }
 
 func TestF21_FreshConnectionIsNotTriedAgain(t *testing.T) {
