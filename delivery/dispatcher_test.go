@@ -56,9 +56,14 @@ func setupSiteWith(t *testing.T, change func(*pgxpool.Config), store delivery.St
 }
 
 func siteOf(b *bundle) *site {
+	b.t.Helper()
+	return siteWith(b, receiver.Config{})
+}
+
+func siteWith(b *bundle, config receiver.Config) *site {
 	t := b.t
 	t.Helper()
-	r, err := receiver.New(receiver.Config{})
+	r, err := receiver.New(config)
 	b.is.NoErr(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	b.is.NoErr(err)
@@ -130,6 +135,18 @@ func schedule(t *testing.T, delays ...time.Duration) retry.Schedule {
 	schedule, err := retry.NewSchedule(0, delays...)
 	is.New(t).NoErr(err)
 	return schedule
+}
+
+// logTo is a logger whose lines can be waited for; those that nobody reads are dropped.
+func logTo(lines chan string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(lineWriter(lines), nil))
+}
+
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	tell(w, string(p))
+	return len(p), nil
 }
 
 type testWriter struct{ t *testing.T }
