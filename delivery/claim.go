@@ -1,9 +1,11 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,7 +72,8 @@ func (c *Claim) ID() ID { return ID(c.Seq) }
 // Claim takes deliveries that may be sent: at most one of each stream, the first, and
 // none of a stream that has one in flight; fairly between subscriptions. It returns
 // fewer than asked for, or none, where there are no more; see Park and Ripen for what
-// may become ready then.
+// may become ready then. The answer is in the order of the subscriptions' turns, so the
+// last one's is where the next claim begins (ClaimRequest.After).
 func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	if r.Claimant == "" || r.Max < 1 || r.MaxInFlight < 1 || r.Lease < time.Millisecond {
 		return nil, errors.New("delivery: a claim needs a claimant, a maximum, a limit in flight and a lease")
@@ -100,6 +103,15 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("delivery: claim: %w", err)
 	}
+	turn := func(c Claim) int { // the round in which the subscription was reached
+		if c.Subscription > r.After {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(claims, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.Subscription, b.Subscription))
+	})
 	return claims, nil
 }
 

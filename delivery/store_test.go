@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,13 +29,77 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	pool := pgtest.New(t)
+	return setupOn(t, pgtest.New(t), delivery.StoreConfig{})
+}
+
+// setupOn is setup on a pool and with a configuration of the test's own.
+func setupOn(t *testing.T, pool *pgxpool.Pool, config delivery.StoreConfig) *bundle {
+	t.Helper()
 	is := is.New(t)
 	g, err := guard.New(guard.Policy{Development: true})
 	is.NoErr(err)
-	store, err := delivery.NewStore(pool, delivery.StoreConfig{Guard: g})
+	config.Guard = g
+	store, err := delivery.NewStore(pool, config)
 	is.NoErr(err)
 	return &bundle{t: t, is: is, ctx: t.Context(), pool: pool, store: store}
+}
+
+// clock is a time that a test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// setupClock is setup with a clock that stands still until it is moved.
+func setupClock(t *testing.T) (*bundle, *clock) {
+	t.Helper()
+	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	return setupOn(t, pgtest.New(t), delivery.StoreConfig{Now: c.now}), c
+}
+
+// state is every row that the data layer holds, with where it stands and which
+// transaction wrote it: equal before and after, nothing was written.
+func (b *bundle) state() string {
+	b.t.Helper()
+	text := ""
+	for _, table := range []string{"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts"} {
+		var rows *string
+		err := b.pool.QueryRow(b.ctx, fmt.Sprintf(
+			`SELECT string_agg(t.ctid::text || ' ' || t.xmin::text || ' ' || t::text, E'\n' ORDER BY t.ctid) FROM postlane.%s t`, table)).Scan(&rows)
+		b.is.NoErr(err)
+		text += table + ":\n"
+		if rows != nil {
+			text += *rows + "\n"
+		}
+	}
+	return text
+}
+
+// unchanged fails the test if anything was written since state was taken.
+func (b *bundle) unchanged(state string) {
+	b.t.Helper()
+	if now := b.state(); now != state {
+		b.t.Fatalf("changed\nfrom\n%s\nto\n%s", state, now)
+	}
+}
+
+// one reads one value.
+func one[T any](b *bundle, sql string, args ...any) (v T) {
+	b.t.Helper()
+	b.is.NoErr(b.pool.QueryRow(b.ctx, sql, args...).Scan(&v))
+	return v
 }
 
 // subscribe adds a subscription; change may edit its settings.

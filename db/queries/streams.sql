@@ -34,7 +34,8 @@ SELECT count(*) FROM woken;
 -- delivery is neither ready nor waiting nor held nor in flight. Such a stream would
 -- wait for ever; no way into this state is known, and the count shows it.
 WITH RECURSIVE walk (subscription_id, asset, n) AS (
-    SELECT @after_subscription::bigint, @after_asset::text COLLATE "C", 0
+    SELECT f.subscription_id, f.asset COLLATE "C" AS asset, 0 AS n
+    FROM (SELECT @after_subscription::bigint AS subscription_id, @after_asset::text AS asset) f
     UNION ALL
     SELECT s.subscription_id, s.asset, w.n + 1
     FROM walk w
@@ -66,7 +67,7 @@ woken AS (
       AND d.ready IS NULL AND d.due_at IS NULL AND d.held_at IS NULL
     RETURNING 1
 )
-SELECT w.subscription_id, w.asset, w.n, (SELECT count(*) FROM woken)::bigint AS woken
+SELECT w.subscription_id, w.asset::text AS asset, w.n, (SELECT count(*) FROM woken)::bigint AS woken
 FROM walk w ORDER BY w.n DESC LIMIT 1;
 
 -- name: StreamList :many
@@ -75,15 +76,21 @@ FROM walk w ORDER BY w.n DESC LIMIT 1;
 -- stand in it. Walks the order index stream by stream from a position, so a page
 -- costs what it shows and not the backlog; the depth is counted up to 1,000.
 WITH RECURSIVE walk (asset, n) AS (
-    SELECT sqlc.narg('after_asset')::text COLLATE "C", 0
+    SELECT CASE WHEN sqlc.narg('after_asset')::text IS NULL
+                THEN (SELECT coalesce(d.asset, '') FROM postlane.deliveries d
+                      WHERE d.subscription_id = @subscription_id
+                      ORDER BY coalesce(d.asset, '') LIMIT 1)
+                ELSE (SELECT coalesce(d.asset, '') FROM postlane.deliveries d
+                      WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') > sqlc.narg('after_asset')::text
+                      ORDER BY coalesce(d.asset, '') LIMIT 1)
+           END COLLATE "C", 1
     UNION ALL
     SELECT s.asset, w.n + 1
     FROM walk w
     CROSS JOIN LATERAL (
         SELECT coalesce(d.asset, '') AS asset
         FROM postlane.deliveries d
-        WHERE d.subscription_id = @subscription_id
-          AND (w.asset IS NULL OR coalesce(d.asset, '') > w.asset)
+        WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') > w.asset
         ORDER BY coalesce(d.asset, '') LIMIT 1
     ) s
     WHERE w.n < @max::integer
@@ -105,7 +112,6 @@ LEFT JOIN LATERAL (
     SELECT l.claimed_at, l.attempt FROM postlane.leases l
     WHERE l.subscription_id = @subscription_id AND coalesce(l.asset, '') = w.asset LIMIT 1
 ) l ON true
-WHERE w.n > 0
 ORDER BY w.n;
 
 -- name: StreamOldestDue :one

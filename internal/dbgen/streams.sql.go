@@ -12,15 +12,21 @@ import (
 
 const StreamList = `-- name: StreamList :many
 WITH RECURSIVE walk (asset, n) AS (
-    SELECT $2::text, 0
+    SELECT CASE WHEN $2::text IS NULL
+                THEN (SELECT coalesce(d.asset, '') FROM postlane.deliveries d
+                      WHERE d.subscription_id = $1
+                      ORDER BY coalesce(d.asset, '') LIMIT 1)
+                ELSE (SELECT coalesce(d.asset, '') FROM postlane.deliveries d
+                      WHERE d.subscription_id = $1 AND coalesce(d.asset, '') > $2::text
+                      ORDER BY coalesce(d.asset, '') LIMIT 1)
+           END COLLATE "C", 1
     UNION ALL
     SELECT s.asset, w.n + 1
     FROM walk w
     CROSS JOIN LATERAL (
         SELECT coalesce(d.asset, '') AS asset
         FROM postlane.deliveries d
-        WHERE d.subscription_id = $1
-          AND (w.asset IS NULL OR coalesce(d.asset, '') > w.asset)
+        WHERE d.subscription_id = $1 AND coalesce(d.asset, '') > w.asset
         ORDER BY coalesce(d.asset, '') LIMIT 1
     ) s
     WHERE w.n < $3::integer
@@ -42,7 +48,6 @@ LEFT JOIN LATERAL (
     SELECT l.claimed_at, l.attempt FROM postlane.leases l
     WHERE l.subscription_id = $1 AND coalesce(l.asset, '') = w.asset LIMIT 1
 ) l ON true
-WHERE w.n > 0
 ORDER BY w.n
 `
 
@@ -179,7 +184,8 @@ func (q *Queries) StreamWake(ctx context.Context, db DBTX, arg *StreamWakeParams
 
 const StreamWakeOrphans = `-- name: StreamWakeOrphans :many
 WITH RECURSIVE walk (subscription_id, asset, n) AS (
-    SELECT $1::bigint, $2::text, 0
+    SELECT f.subscription_id, f.asset COLLATE "C" AS asset, 0 AS n
+    FROM (SELECT $1::bigint AS subscription_id, $2::text AS asset) f
     UNION ALL
     SELECT s.subscription_id, s.asset, w.n + 1
     FROM walk w
@@ -211,7 +217,7 @@ woken AS (
       AND d.ready IS NULL AND d.due_at IS NULL AND d.held_at IS NULL
     RETURNING 1
 )
-SELECT w.subscription_id, w.asset, w.n, (SELECT count(*) FROM woken)::bigint AS woken
+SELECT w.subscription_id, w.asset::text AS asset, w.n, (SELECT count(*) FROM woken)::bigint AS woken
 FROM walk w ORDER BY w.n DESC LIMIT 1
 `
 

@@ -1,0 +1,38 @@
+package delivery
+
+import "context"
+
+// DiscardDeleted and WakeOrphans are what a dispatcher's upkeep calls.
+func (s *Store) DiscardDeleted(ctx context.Context, limit int) (int64, error) {
+	return s.discardDeleted(ctx, limit)
+}
+
+func (s *Store) WakeOrphans(ctx context.Context) (woken int64, err error) {
+	const limit = 1000
+	var from streamPosition
+	for {
+		next, n, err := s.wakeOrphans(ctx, from, limit)
+		woken += n
+		if err != nil || next == (streamPosition{}) {
+			return woken, err
+		}
+		from = next
+	}
+}
+
+// SecretsOf returns what signs a subscription's requests now, the current secret first.
+func (s *Store) SecretsOf(ctx context.Context, id SubscriptionID) ([]string, error) {
+	targets, err := newTargets(s).read(ctx, []int64{int64(id)})
+	if err != nil {
+		return nil, err
+	}
+	t := targets[id]
+	if t == nil {
+		return nil, ErrNotFound
+	}
+	var secrets []string
+	for _, secret := range t.secrets {
+		secrets = append(secrets, secret.Reveal())
+	}
+	return secrets, t.err
+}
