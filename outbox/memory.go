@@ -159,23 +159,16 @@ func (s *Memory) Claim(ctx context.Context, limit int) ([]Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.config.Now()
-	names := slices.Sorted(maps.Keys(s.queues))
-	start, _ := slices.BinarySearch(names, s.after+"\x00") // the first behind after
 	s.fence++
+	free := s.free(limit, now)
+	share := max(ceil(limit, max(len(free), 1)), ceil(limit, 10))
 	var claims []Claim
-	for i := range names {
-		name := names[(start+i)%len(names)]
+	for _, name := range free {
 		q := s.queues[name]
-		if q.busy(now) {
-			continue
-		}
 		lease := &memoryLease{fence: s.fence, end: now.Add(s.Lease())}
-		for _, m := range q.pending {
-			if len(claims) == limit {
+		for _, m := range q.due(now) {
+			if len(claims) == limit || len(lease.seqs) == share {
 				break
-			}
-			if m.RunAt.After(now) {
-				continue
 			}
 			claims = append(claims, m.claim(s.fence, now))
 			lease.seqs = append(lease.seqs, m.seq)
@@ -183,11 +176,35 @@ func (s *Memory) Claim(ctx context.Context, limit int) ([]Claim, error) {
 		if lease.seqs != nil {
 			q.lease, q.until, s.after = lease, time.Time{}, name
 		}
-		if len(claims) == limit {
-			break
-		}
 	}
 	return claims, nil
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// free returns the queues that have something to give, up to limit, beginning
+// behind the one that gave last.
+func (s *Memory) free(limit int, now time.Time) (free []string) {
+	names := slices.Sorted(maps.Keys(s.queues))
+	start, _ := slices.BinarySearch(names, s.after+"\x00")
+	for i := range names {
+		name := names[(start+i)%len(names)]
+		if q := s.queues[name]; len(free) < limit && !q.busy(now) && len(q.due(now)) > 0 {
+			free = append(free, name)
+		}
+	}
+	return free
+}
+
+// due returns what waits in the queue, without what is scheduled for later.
+func (q *memoryQueue) due(now time.Time) []*memoryMessage {
+	due := make([]*memoryMessage, 0, len(q.pending))
+	for _, m := range q.pending {
+		if !m.RunAt.After(now) {
+			due = append(due, m)
+		}
+	}
+	return due
 }
 
 // busy reports whether nothing of the queue can be claimed. A lease that ran out

@@ -26,7 +26,7 @@ type Store interface {
 	// Of each queue that it takes from it takes the first messages, in order, and
 	// no other claim gets anything of that queue until all of them are settled,
 	// released or lost; a queue whose first message failed and waits for its next
-	// attempt gives none. Fewer than limit, or none, means that there is no more
+	// attempt gives none. Queues take turns and share limit. None means that there is nothing
 	// to be had at the moment. A message staged by a transaction that committed
 	// late is claimed like any other.
 	//

@@ -12,7 +12,7 @@ import (
 
 const MessageClaim = `-- name: MessageClaim :many
 WITH RECURSIVE start AS MATERIALIZED (
-    SELECT $1::text AS queue
+    SELECT $1::text AS queue, $2::integer AS most
 ),
 walk (began, round, queue, free, held, steps, hits) AS (
     SELECT s.queue COLLATE "C" AS began, 0 AS round, s.queue COLLATE "C" AS queue, false AS free, false AS held, 0 AS steps, 0 AS hits
@@ -48,8 +48,11 @@ walked AS MATERIALIZED (
 ),
 ending AS MATERIALIZED (
     SELECT w.queue AS walked_to,
-           w.hits < $2::integer AND w.steps < $3::integer AS complete
-    FROM walked w ORDER BY w.steps DESC LIMIT 1
+           w.hits < $2::integer AND w.steps < $3::integer AS complete,
+           -- What one queue gives: a fair share, but not so little that its lease
+           -- costs more than its messages.
+           greatest((s.most - 1) / greatest(w.hits, 1) + 1, (s.most - 1) / 10 + 1) AS share
+    FROM walked w CROSS JOIN start s ORDER BY w.steps DESC LIMIT 1
 ),
 picked AS MATERIALIZED (
     SELECT q.steps, q.queue, q.seq, q.id, q.attempts
@@ -66,7 +69,7 @@ picked AS MATERIALIZED (
         CROSS JOIN LATERAL (
             SELECT p.queue, p.seq, p.id, p.attempts, p.size FROM postlane.outbox_pending p
             WHERE p.queue = w.queue AND p.seq >= first.seq
-            ORDER BY p.seq LIMIT $2::integer
+            ORDER BY p.seq LIMIT (SELECT e.share FROM ending e)
         ) r
         WHERE w.free
         ORDER BY w.steps, r.seq
@@ -153,7 +156,8 @@ type MessageClaimRow struct {
 //	walk      leaps from queue to queue along the ready index, from the one after
 //	          after, and goes round once. A queue costs it one probe however deep it
 //	          is. It ends at max queues that are free, or after window_size queues.
-//	picked    locks the first message of each free queue, and takes what follows it.
+//	picked    locks the first message of each free queue, and takes what follows it,
+//	          up to the queue's share.
 //	taken     writes the leases, one a queue. The primary key decides between two
 //	          claims that could not see each other: the second takes nothing. In
 //	          the order of the queues, so that two claims cannot wait for each other

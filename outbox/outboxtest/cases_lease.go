@@ -122,8 +122,8 @@ func releaseChargesNothing(s *suite) {
 
 func failedHeadHoldsItsQueue(s *suite) {
 	s.stage("q", "m", "n")
-	s.stage("r", "other")
 	claims := s.expect(s.a, 2, "m", "n")
+	s.stage("r", "other")
 	s.is.NoErr(s.a.Fail(s.Context(), outbox.Failure{Claim: claims[0], Error: "refused", Delay: time.Second}))
 	s.is.NoErr(s.a.Release(s.Context(), claims[1]))
 	s.stage("q", "o")
