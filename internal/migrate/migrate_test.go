@@ -35,6 +35,9 @@ func TestUpAndDown(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(applied), 0)
 
+	const locks = "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+	is.Equal(column(t, url, locks), []string{"0"}) // given back before Up returns
+
 	undone, err := migrate.Down(t.Context(), config, schema, watch)
 	is.NoErr(err)
 	is.Equal(undone, "0003_c.sql")

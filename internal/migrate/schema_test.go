@@ -23,43 +23,55 @@ import (
 // BC-61: several instances migrate at start-up.
 func TestBC61_FourProcessesMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, sql := range map[string]string{
-		"the schema": "",
-		// A process that waits for its turn must not be what the index waits for.
-		"an index made concurrently": "transaction:false\nCREATE INDEX CONCURRENTLY t_n ON public.t (n);",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			url := pgtest.EmptyURL(t)
-			exec(t, connect(t, url), "CREATE TABLE public.t (n int)")
+	is := is.New(t)
+	url := pgtest.EmptyURL(t)
+	is.Equal(startFour(t, url, "")(), names(t)) // each by one of the four
+	is.Equal(len(versions(t, url)), len(names(t)))
+}
 
-			var applied []string
-			var together sync.WaitGroup
-			var mu sync.Mutex
-			for range 4 {
-				together.Go(func() {
-					child := osexec.Command(os.Args[0])
-					child.Env = append(os.Environ(), childURL+"="+url, childSQL+"="+sql)
-					said, err := child.CombinedOutput()
-					mu.Lock()
-					defer mu.Unlock()
-					if err != nil {
-						t.Errorf("%v: %s", err, said)
-					}
-					applied = append(applied, strings.Fields(string(said))...)
-				})
-			}
-			together.Wait()
+// A process that waits for its turn must not be what the one that works waits
+// for: CREATE INDEX CONCURRENTLY waits for every session that has a snapshot.
+func TestBC61_FourProcessesMakeAnIndexConcurrently(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := pgtest.EmptyURL(t)
+	observer, writer := connect(t, url), connect(t, url)
+	exec(t, observer, "CREATE TABLE public.t (n int)")
+	exec(t, writer, "BEGIN; INSERT INTO public.t VALUES (1)") // holds the index up until all four are there
 
-			slices.Sort(applied)
-			want := []string{"0001_child.sql"}
-			if sql == "" {
-				want = names(t)
+	wait := startFour(t, url, "transaction:false\nCREATE INDEX CONCURRENTLY t_n ON public.t (n);")
+	until(t, observer, `SELECT count(*) FILTER (WHERE query ~ '^SELECT pg_(try_)?advisory_lock') = 3
+		AND count(*) FILTER (WHERE query ~ 'CREATE INDEX CONCURRENTLY' AND wait_event_type = 'Lock') = 1
+		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	exec(t, writer, "COMMIT")
+	is.Equal(wait(), []string{"0001_child.sql"})
+	is.Equal(column(t, url, "SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()"), []string{"0"})
+}
+
+// startFour starts four processes that migrate a database, and returns what
+// waits for them and tells what they applied.
+func startFour(t *testing.T, url, sql string) (wait func() []string) {
+	t.Helper()
+	var applied []string
+	var four sync.WaitGroup
+	var mu sync.Mutex
+	for range 4 {
+		four.Go(func() {
+			child := osexec.Command(os.Args[0])
+			child.Env = append(os.Environ(), childURL+"="+url, childSQL+"="+sql)
+			said, err := child.CombinedOutput()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Errorf("%v: %s", err, said)
 			}
-			is.Equal(applied, want) // each by one of the four
-			is.Equal(len(versions(t, url)), len(want))
+			applied = append(applied, strings.Fields(string(said))...)
 		})
+	}
+	return func() []string {
+		four.Wait()
+		slices.Sort(applied)
+		return applied
 	}
 }
 
