@@ -82,7 +82,8 @@ const (
 // Settlement is what became of a Result.
 type Settlement struct {
 	State Settled
-	// Disabled is why the subscription was disabled by it; "" if it was not.
+	// Disabled is why the subscription was disabled by it; "" if it was not. Of
+	// several in one call that did it together, one says so.
 	Disabled string
 }
 
@@ -226,10 +227,16 @@ func (b *settleBatch) mark(rows pgx.Rows, state Settled) error {
 
 func (b *settleBatch) markFailed(rows pgx.Rows) error {
 	var k leaseKey
+	disabled := map[int64]bool{} // and told
 	for rows.Next() {
 		var s Settlement
 		if err := rows.Scan(&k.subscription, &k.seq, &k.fence, &s.State, &s.Disabled); err != nil {
 			return err
+		}
+		if s.Disabled != "" && disabled[k.subscription] {
+			s.Disabled = ""
+		} else if s.Disabled != "" {
+			disabled[k.subscription] = true
 		}
 		b.settlements[b.index[k]] = s
 	}
