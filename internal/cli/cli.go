@@ -59,7 +59,7 @@ func (a *app) root() *cli.Command {
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
-			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(),
+			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.benchCommand(),
 		},
 	}
 	a.prepare(root)
