@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -144,17 +145,16 @@ type settleBatch struct {
 	exits     claimArrays // those that may leave their stream
 	succeeded evidenceArrays
 	failed    evidenceArrays
+	attempts  []int32 // of failed, beyond any limit where it is gone
 	gone      []bool
 	blameless []bool
 	delays    []int64
 	postponed claimArrays
 	postpone  []int64
-	forgive   []int64
 }
 
 func newSettleBatch(results []Result) *settleBatch {
 	b := &settleBatch{settlements: make([]Settlement, len(results)), index: make(map[leaseKey]int, len(results))}
-	forgive := map[int64]bool{}
 	for i := range results {
 		r := &results[i]
 		c := r.Claim
@@ -165,14 +165,15 @@ func newSettleBatch(results []Result) *settleBatch {
 		case Succeeded:
 			b.exits.add(c)
 			b.succeeded.add(c, &r.Attempt)
-			if id := int64(c.Subscription); !forgive[id] {
-				forgive[id] = true
-				b.forgive = append(b.forgive, id)
-			}
 		case Failed:
 			b.exits.add(c)
 			b.failed.add(c, &r.Attempt)
 			b.gone = append(b.gone, r.Gone)
+			attempt := int32(c.Attempt)
+			if r.Gone {
+				attempt = math.MaxInt32
+			}
+			b.attempts = append(b.attempts, attempt)
 			b.blameless = append(b.blameless, r.Blameless)
 			b.delays = append(b.delays, max(r.Delay, time.Millisecond).Milliseconds())
 		case Postponed:
@@ -186,6 +187,9 @@ func newSettleBatch(results []Result) *settleBatch {
 // queue adds the statements, in the order that they need: rows of deliveries before
 // their leases, and the wake-up of streams last, with a snapshot that shows all.
 func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
+	if ok, failed := &b.succeeded, &b.failed; len(ok.seqs) > 0 && len(failed.seqs) > 0 {
+		q.Queue(dbgen.SubscriptionLockSettling, failed.subscriptions, b.attempts, ok.subscriptions)
+	}
 	if e := &b.succeeded; len(e.seqs) > 0 {
 		q.Queue(dbgen.DeliverySettleDelivered, e.subscriptions, e.assets, e.seqs, e.fences, e.startedMsAgo, e.durationsMs, e.statuses, e.outcomes,
 			e.answers, e.answersCut, e.headers, e.dns, e.connect, e.tls, e.firstByte, now).
@@ -205,9 +209,6 @@ func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
 	if x := &b.exits; len(x.seqs) > 0 {
 		q.Queue(dbgen.StreamWake, x.subscriptions, x.assets).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&b.woken) })
-	}
-	if len(b.forgive) > 0 {
-		q.Queue(dbgen.SubscriptionForgive, b.forgive)
 	}
 }
 

@@ -6,8 +6,12 @@
 -- LeaseDrop, and their streams go on with StreamWake, in the same transaction and
 -- after this.
 --
--- Locks the leases (so a reclaim steps over them) and then the deliveries. Each
--- row is found by its whole key, once a result.
+-- A success sets the failure count of its subscription to 0. A row with nothing to
+-- forgive is neither locked nor written.
+--
+-- Locks the leases (so a reclaim steps over them), then the deliveries, and the
+-- subscriptions to forgive in the order of their ids. Each row is found by its whole
+-- key, once a result.
 WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
@@ -51,6 +55,18 @@ tried AS (
     SELECT m.subscription_id, m.seq, m.fence, m.attempt, c.at - m.started_ms_ago * interval '1 millisecond', m.duration_ms,
            m.status, m.tenant, m.outcome, m.answer, m.answer_cut, m.headers, m.dns_us, m.connect_us, m.tls_us, m.first_byte_us, m.claimant
     FROM mine m CROSS JOIN clock c
+),
+owed AS MATERIALIZED (
+    SELECT s.id
+    FROM (SELECT DISTINCT m.subscription_id FROM mine m) x
+    JOIN postlane.subscriptions s ON s.id = x.subscription_id
+    WHERE s.failure_count > 0
+    ORDER BY s.id
+    FOR NO KEY UPDATE OF s
+),
+forgiven AS (
+    UPDATE postlane.subscriptions s SET failure_count = 0
+    FROM owed o WHERE s.id = o.id
 )
 SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m;
 

@@ -103,22 +103,27 @@ SELECT a.number FROM added a;
 -- name: SubscriptionAnyActive :one
 SELECT EXISTS (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL);
 
--- name: SubscriptionForgive :many
+-- name: SubscriptionLockSettling :exec
 --
--- Sets the failure count of subscriptions to 0 after a success. A row with nothing to
--- forgive is not written.
-WITH owed AS MATERIALIZED (
-    SELECT s.id FROM postlane.subscriptions s
-    WHERE s.id = ANY (@ids::bigint[]) AND s.failure_count > 0
-    ORDER BY s.id
-    FOR NO KEY UPDATE OF s
-),
-forgiven AS (
-    UPDATE postlane.subscriptions s SET failure_count = 0
-    FROM owed o WHERE s.id = o.id
-    RETURNING s.id
-)
-SELECT f.id FROM forgiven f;
+-- Comes first where a transaction settles successes and failures: locks the subscriptions
+-- that the ones will forgive and the others charge, in the order of their ids. Each
+-- settling statement orders only its own, and two transactions that forgive and charge
+-- the same subscriptions crosswise would wait for each other in a circle.
+SELECT s.id
+FROM (
+    SELECT f.id
+    FROM (SELECT unnest(@failed::bigint[]) AS id, unnest(@attempts::integer[]) AS attempt) f
+    JOIN postlane.subscriptions m ON m.id = f.id
+    WHERE f.attempt >= m.max_attempts
+    UNION
+    SELECT o.id
+    FROM (SELECT unnest(@succeeded::bigint[]) AS id) o
+    JOIN postlane.subscriptions m ON m.id = o.id
+    WHERE m.failure_count > 0
+) x
+JOIN postlane.subscriptions s ON s.id = x.id
+ORDER BY s.id
+FOR NO KEY UPDATE OF s;
 
 -- name: SubscriptionYoungClaims :one
 --

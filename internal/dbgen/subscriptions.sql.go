@@ -106,43 +106,6 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 	return id_2, err
 }
 
-const SubscriptionForgive = `-- name: SubscriptionForgive :many
-WITH owed AS MATERIALIZED (
-    SELECT s.id FROM postlane.subscriptions s
-    WHERE s.id = ANY ($1::bigint[]) AND s.failure_count > 0
-    ORDER BY s.id
-    FOR NO KEY UPDATE OF s
-),
-forgiven AS (
-    UPDATE postlane.subscriptions s SET failure_count = 0
-    FROM owed o WHERE s.id = o.id
-    RETURNING s.id
-)
-SELECT f.id FROM forgiven f
-`
-
-// Sets the failure count of subscriptions to 0 after a success. A row with nothing to
-// forgive is not written.
-func (q *Queries) SubscriptionForgive(ctx context.Context, db DBTX, ids []int64) ([]int64, error) {
-	rows, err := db.Query(ctx, SubscriptionForgive, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const SubscriptionGet = `-- name: SubscriptionGet :one
 SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
@@ -221,6 +184,39 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 		return nil, err
 	}
 	return items, nil
+}
+
+const SubscriptionLockSettling = `-- name: SubscriptionLockSettling :exec
+SELECT s.id
+FROM (
+    SELECT f.id
+    FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::integer[]) AS attempt) f
+    JOIN postlane.subscriptions m ON m.id = f.id
+    WHERE f.attempt >= m.max_attempts
+    UNION
+    SELECT o.id
+    FROM (SELECT unnest($3::bigint[]) AS id) o
+    JOIN postlane.subscriptions m ON m.id = o.id
+    WHERE m.failure_count > 0
+) x
+JOIN postlane.subscriptions s ON s.id = x.id
+ORDER BY s.id
+FOR NO KEY UPDATE OF s
+`
+
+type SubscriptionLockSettlingParams struct {
+	Failed    []int64
+	Attempts  []int32
+	Succeeded []int64
+}
+
+// Comes first where a transaction settles successes and failures: locks the subscriptions
+// that the ones will forgive and the others charge, in the order of their ids. Each
+// settling statement orders only its own, and two transactions that forgive and charge
+// the same subscriptions crosswise would wait for each other in a circle.
+func (q *Queries) SubscriptionLockSettling(ctx context.Context, db DBTX, arg *SubscriptionLockSettlingParams) error {
+	_, err := db.Exec(ctx, SubscriptionLockSettling, arg.Failed, arg.Attempts, arg.Succeeded)
+	return err
 }
 
 const SubscriptionNotify = `-- name: SubscriptionNotify :exec
