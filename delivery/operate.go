@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,17 +15,29 @@ import (
 // stream that its seq gives it. ErrNotDead if it is in another state; ErrNotFound if the
 // subscription has no such delivery, or its event is no longer kept.
 func (s *Store) Revive(ctx context.Context, sub SubscriptionID, id ID) error {
+	return s.ReviveBy(ctx, sub, id, "")
+}
+
+// ReviveBy is Revive on behalf of somebody, whose name is kept with it (Revivals).
+func (s *Store) ReviveBy(ctx context.Context, sub SubscriptionID, id ID, who string) error {
 	return s.act(ctx, "revive", sub, id, func(tx pgx.Tx, d *dbgen.DeliveryLockRow) error {
-		if d != nil {
-			if d.HeldAt == nil {
-				return ErrNotDead
-			}
-			_, err := queries.DeliveryReviveHeld(ctx, tx, &dbgen.DeliveryReviveHeldParams{SubscriptionID: int64(sub), Seq: int64(id)})
+		if err := s.revive(ctx, tx, sub, id, d); err != nil {
 			return err
 		}
-		_, err := queries.DeliveryReviveDead(ctx, tx, &dbgen.DeliveryReviveDeadParams{SubscriptionID: int64(sub), Seq: int64(id)})
-		return s.whyNotDead(ctx, tx, sub, id, err)
+		return queries.RevivalRecord(ctx, tx, &dbgen.RevivalRecordParams{SubscriptionID: int64(sub), Seq: int64(id), RevivedBy: text(who)})
 	})
+}
+
+func (s *Store) revive(ctx context.Context, tx pgx.Tx, sub SubscriptionID, id ID, d *dbgen.DeliveryLockRow) error {
+	if d != nil {
+		if d.HeldAt == nil {
+			return ErrNotDead
+		}
+		_, err := queries.DeliveryReviveHeld(ctx, tx, &dbgen.DeliveryReviveHeldParams{SubscriptionID: int64(sub), Seq: int64(id)})
+		return err
+	}
+	_, err := queries.DeliveryReviveDead(ctx, tx, &dbgen.DeliveryReviveDeadParams{SubscriptionID: int64(sub), Seq: int64(id)})
+	return s.whyNotDead(ctx, tx, sub, id, err)
 }
 
 // Discard gives a delivery up, with a reason for people: a dead letter, or a pending
@@ -50,11 +63,11 @@ func (s *Store) Discard(ctx context.Context, sub SubscriptionID, id ID, reason s
 func (s *Store) ReleaseHeld(ctx context.Context, sub SubscriptionID, id ID) error {
 	return s.act(ctx, "release", sub, id, func(tx pgx.Tx, d *dbgen.DeliveryLockRow) error {
 		if d == nil || d.HeldAt == nil {
-			err := s.whyNotDead(ctx, tx, sub, id, pgx.ErrNoRows)
-			if errors.Is(err, ErrNotDead) {
-				return ErrNotHeld
+			_, err := queries.LogState(ctx, tx, &dbgen.LogStateParams{SubscriptionID: int64(sub), Seq: int64(id)})
+			if errors.Is(err, pgx.ErrNoRows) {
+				return ErrNotFound
 			}
-			return err
+			return cmp.Or(err, ErrNotHeld)
 		}
 		return s.remove(ctx, tx, d, "dead", nil)
 	})
