@@ -16,12 +16,11 @@ import (
 // classify names the failure of a try that brought no answer and had come as
 // far as p. ctx is the attempt's.
 func classify(ctx context.Context, err error, p phase) Outcome {
-	var invalid *invalidRequest
-	if errors.As(err, &invalid) {
+	if _, ok := errors.AsType[*invalidRequest](err); ok {
 		return InvalidRequest
 	}
 	if ctx.Err() != nil {
-		if context.Cause(ctx) != errAttemptTimeout {
+		if !errors.Is(context.Cause(ctx), errAttemptTimeout) {
 			return Canceled
 		}
 		return timeoutIn(p)
@@ -35,8 +34,7 @@ func classify(ctx context.Context, err error, p phase) Outcome {
 	if o := classifyConnection(err); o != "" {
 		return o
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return timeoutIn(p)
 	}
 	// What is left is told apart by how far the try had come: net/http and
@@ -74,8 +72,7 @@ func classifyLocal(err error) Outcome {
 			return LocalFailure
 		}
 	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		if dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout {
 			return DNSNotFound
 		}

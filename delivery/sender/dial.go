@@ -184,7 +184,7 @@ func closeLosers(results <-chan dialed, n int) {
 
 func (d *dialer) dialOne(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := d.tcp.DialContext(ctx, "tcp", address)
-	if err != nil && context.Cause(ctx) == errConnectTimeout {
+	if err != nil && errors.Is(context.Cause(ctx), errConnectTimeout) {
 		return nil, fmt.Errorf("%w: %w", errConnectTimeout, err)
 	}
 	return conn, err

@@ -64,10 +64,10 @@ func (s *Sender) send(parent context.Context, r *Request, result *Result) {
 	ctx, cancel := context.WithTimeoutCause(parent, s.config.Timeout, errAttemptTimeout)
 	defer cancel()
 
-	resp, seen, err := s.roundTrip(ctx, s.pooled, r, u)
+	resp, seen, err := s.roundTrip(ctx, s.pooled, r, u) //nolint:bodyclose // read closes it
 	if err != nil && seen.stale() && ctx.Err() == nil {
 		result.Resent = true
-		resp, seen, err = s.roundTrip(ctx, s.fresh, r, u)
+		resp, seen, err = s.roundTrip(ctx, s.fresh, r, u) //nolint:bodyclose // as above
 	}
 	result.Reused, result.Timing = seen.reused || result.Resent, seen.timing
 	if err != nil {

@@ -141,8 +141,7 @@ func TestBC32_RetryAfterOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestBC40_BodiesThatDoNotEnd is not parallel: it looks at the memory of the
-// whole process.
+//nolint:paralleltest // it looks at the memory of the whole process
 func TestBC40_BodiesThatDoNotEnd(t *testing.T) {
 	const header = "HTTP/1.1 200 OK\r\n"
 	piece := strings.Repeat("x", 64<<10)

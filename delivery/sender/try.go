@@ -98,7 +98,8 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 	// A backstop for what neither a context nor the Transport interrupts: the
 	// body of a 101 answer is the bare connection. Far enough away never to
 	// end an attempt or an idle connection before its own limit does.
-	info.Conn.SetDeadline(time.Now().Add(t.deadline))
+	// It fails only for a closed connection, which fails the request too.
+	_ = info.Conn.SetDeadline(time.Now().Add(t.deadline))
 }
 
 // snapshot is a try as it stands when its request has ended.

@@ -9,7 +9,9 @@ import (
 )
 
 // TestSignDoesNotAllocate is not run under the race detector, where sync.Pool
-// drops values at random, and not parallel: the count is the whole process's.
+// drops values at random.
+//
+//nolint:paralleltest // the count is the whole process's
 func TestSignDoesNotAllocate(t *testing.T) {
 	secret, old := generate(t), generate(t)
 	dst := make([]byte, 0, 128)

@@ -93,7 +93,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 			raw, err := base64.StdEncoding.DecodeString(encoded)
 			is.NoErr(err)
 			for _, o := range out {
-				for _, leak := range []string{encoded[:12], fmt.Sprintf("%x", raw[:6]), fmt.Sprintf("%X", raw[:6]), strings.Trim(fmt.Sprint(raw[:6]), "[]"), string(raw[:6])} {
+				for _, leak := range []string{encoded[:12], fmt.Sprintf("%x", raw[:6]), fmt.Sprintf("%X", raw[:6]), strings.Trim(fmt.Sprintf("%d", raw[:6]), "[]"), string(raw[:6])} {
 					if strings.Contains(o, leak) {
 						t.Errorf("%q holds %q", o, leak)
 					}

@@ -67,7 +67,7 @@ func Start(tb testing.TB) *Server {
 // close ends the lookups that are still waiting for an answer too: a resolver
 // would wait for 5 s, whatever its context says, and outlive the test.
 func (s *Server) close() {
-	s.conn.Close()
+	_ = s.conn.Close()
 	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Server) serve() {
 			return
 		}
 		if reply := s.reply(buf[:n]); reply != nil {
-			s.conn.WriteTo(reply, from)
+			_, _ = s.conn.WriteTo(reply, from) // a lost packet, as on any network
 		}
 	}
 }
