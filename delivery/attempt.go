@@ -57,7 +57,7 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 	}
 	r := d.config.Sender.Send(f.ctx, sender.Request{
 		URL: t.url, EventID: c.EventID, EventType: c.EventType, Asset: c.Asset, Attempt: c.Attempt,
-		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets,
+		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets, Keys: t.keys, Header: t.header,
 	})
 	d.conclude(f, d.judge(f, &r))
 }

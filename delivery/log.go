@@ -77,47 +77,48 @@ type Delivery struct {
 
 // Deliveries returns up to max entries of a subscription's log, newest first, before
 // the given one (0: from the newest). The last entry's id is where the next page
-// begins; ids are unique, so pages neither repeat nor skip.
+// begins; ids are unique, so pages neither repeat nor skip. ErrTooBroad where a filter
+// leaves so little of a long log that the page cannot be filled in time.
 func (s *Store) Deliveries(ctx context.Context, sub SubscriptionID, f Filter, before ID, max int) ([]Delivery, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
+	return s.page(ctx, dbgen.LogList, sub, f, before, max)
+}
+
+// DeliveriesOldest is Deliveries, oldest first, after the given one.
+func (s *Store) DeliveriesOldest(ctx context.Context, sub SubscriptionID, f Filter, after ID, max int) ([]Delivery, error) {
+	return s.page(ctx, dbgen.LogListOldest, sub, f, after, max)
+}
+
+// page runs LogList or LogListOldest, which take the same parameters.
+func (s *Store) page(ctx context.Context, query string, sub SubscriptionID, f Filter, from ID, max int) ([]Delivery, error) {
 	states := f.States
 	if len(states) == 0 {
 		states = DeliveryStates
 	}
-	arg := dbgen.LogListParams{
-		SubscriptionID: int64(sub), Before: int64(before), Max: int32(max), EventType: f.EventType,
-		Since: optional(f.Since), Until: optional(f.Until),
-	}
+	var settled []string
 	for _, state := range states {
 		if _, err := ParseDeliveryState(string(state)); err != nil {
 			return nil, err
 		}
-		arg.States = append(arg.States, string(state))
-	}
-	list := make([]Delivery, 0, max)
-	var err error
-	if f.OfAsset {
-		byAsset := dbgen.LogListStreamParams{
-			Max: arg.Max, SubscriptionID: arg.SubscriptionID, Before: arg.Before, EventType: arg.EventType,
-			Since: arg.Since, Until: arg.Until, States: arg.States,
-		}
-		if f.Asset != "" {
-			byAsset.Asset = &f.Asset
-		}
-		var rows []*dbgen.LogListStreamRow
-		rows, err = queries.LogListStream(ctx, s.pool, &byAsset)
-		for _, r := range rows {
-			list = append(list, newDelivery((*dbgen.LogListRow)(r)))
-		}
-	} else {
-		var rows []*dbgen.LogListRow
-		rows, err = queries.LogList(ctx, s.pool, &arg)
-		for _, r := range rows {
-			list = append(list, newDelivery(r))
+		if state != Pending && state != Delivering {
+			settled = append(settled, string(state))
 		}
 	}
+	has := func(state DeliveryState) bool { return slices.Contains(states, state) }
+	list := make([]Delivery, 0, min(max, 1000))
+	err := s.bounded(ctx, func(b *pgx.Batch) {
+		b.Queue(query, int32(max), int64(sub), int64(from), has(Dead), has(Pending), has(Delivering), f.OfAsset, f.Asset, f.EventType,
+			optional(f.Since), optional(f.Until), len(settled) > 0, settled).
+			Query(func(rows pgx.Rows) error {
+				read, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[dbgen.LogListRow])
+				for _, r := range read {
+					list = append(list, newDelivery(r))
+				}
+				return err
+			})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("delivery: list deliveries of %v: %w", sub, err)
 	}

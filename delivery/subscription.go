@@ -59,6 +59,17 @@ type Settings struct {
 	// DisableAfter is how many deliveries in a row may die before the
 	// subscription is disabled. Default: 0 means 20; Never turns it off.
 	DisableAfter int
+
+	// V1a signs with an Ed25519 key too (v1a), beside the secret (v1), for
+	// receivers that should be able to verify without being able to sign.
+	// Subscription.PublicKey is what they need. Default: v1 alone.
+	V1a bool
+
+	// Headers are sent with every request, beside those that it has anyway and
+	// which cannot be replaced. A value may be a credential: they are encrypted
+	// at rest and nothing returns them; Subscription.HeaderNames are their names.
+	// In an update nil leaves them as they are. Default: none.
+	Headers map[string]string
 }
 
 // Never as Settings.DisableAfter: failures do not disable the subscription.
@@ -97,7 +108,7 @@ func (s *Settings) check() error {
 	case s.Description != nil && (!isText(*s.Description) || len(*s.Description) > 1000):
 		return bad("Description", "is not UTF-8 without NUL of at most 1000 bytes")
 	}
-	return nil
+	return s.checkHeaders()
 }
 
 // Subscription is an endpoint with its settings and state. It does not hold the
@@ -113,6 +124,11 @@ type Subscription struct {
 	Since  time.Time
 	Reason string
 
+	// PublicKey ("whpk_") verifies v1a signatures; "" where there are none.
+	PublicKey string
+	// HeaderNames are those of Settings.Headers, which is always nil here.
+	HeaderNames []string
+
 	// Failures is how many deliveries in a row have died.
 	Failures int
 
@@ -127,8 +143,9 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 		Tenant: r.Tenant,
 		Settings: Settings{
 			URL: r.Url, Description: r.Description, EventTypes: r.EventTypes, OnDead: OnDead(r.OnDead),
-			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter),
+			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter), V1a: r.PublicKey != nil,
 		},
+		HeaderNames: r.HeaderNames,
 		State: State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),
 		Created: r.CreatedAt, Updated: r.UpdatedAt, Revision: r.Revision,
 	}
@@ -137,6 +154,9 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 	}
 	if r.StateReason != nil {
 		s.Reason = *r.StateReason
+	}
+	if r.PublicKey != nil {
+		s.PublicKey = *r.PublicKey
 	}
 	if s.DisableAfter == 0 {
 		s.DisableAfter = Never

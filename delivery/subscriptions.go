@@ -48,6 +48,9 @@ func (s *Store) CreateSubscription(ctx context.Context, tenant string, settings 
 		if err != nil {
 			return err
 		}
+		if row, err = s.writeExtras(ctx, tx, row, &settings); err != nil {
+			return err
+		}
 		return queries.SubscriptionNotify(ctx, tx)
 	})
 	if err != nil {
@@ -97,9 +100,17 @@ func (s *Store) UpdateSubscription(ctx context.Context, id SubscriptionID, chang
 			return nil, err
 		}
 		w := settings.written()
-		row, err := queries.SubscriptionUpdate(ctx, s.pool, &dbgen.SubscriptionUpdateParams{
-			ID: int64(id), Revision: sub.Revision, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
-			MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter,
+		var row *dbgen.PostlaneSubscriptions
+		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
+			row, err = queries.SubscriptionUpdate(ctx, tx, &dbgen.SubscriptionUpdateParams{
+				ID: int64(id), Revision: sub.Revision, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
+				MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter,
+			})
+			if err != nil {
+				return err
+			}
+			row, err = s.writeExtras(ctx, tx, row, &settings)
+			return err
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue
@@ -140,7 +151,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, id SubscriptionID) error
 }
 
 // RotateSecret gives a subscription a new secret and returns it; nothing returns it
-// again. The ones before go on signing beside it for overlap, at most
+// again. Where it signs with v1a too, it gets a new key for that. The ones before go on signing beside it for overlap, at most
 // MaxSecretOverlap, so that the receiver can change over without missing an event.
 func (s *Store) RotateSecret(ctx context.Context, id SubscriptionID, overlap time.Duration) (signing.Secret, error) {
 	none := signing.Secret{}
@@ -152,8 +163,18 @@ func (s *Store) RotateSecret(ctx context.Context, id SubscriptionID, overlap tim
 		return none, fmt.Errorf("delivery: rotate the secret of %v: %w", id, err)
 	}
 	sealed, keyID := s.keyring.seal(id, []byte(secret.Reveal()))
-	_, err = queries.SubscriptionRotateSecret(ctx, s.pool, &dbgen.SubscriptionRotateSecretParams{
-		ID: int64(id), OverlapMs: overlap.Milliseconds(), Secret: sealed, KeyID: keyID,
+	err = s.transaction(ctx, func(tx pgx.Tx) error {
+		_, err := queries.SubscriptionRotateSecret(ctx, tx, &dbgen.SubscriptionRotateSecretParams{
+			ID: int64(id), OverlapMs: overlap.Milliseconds(), Secret: sealed, KeyID: keyID,
+		})
+		if err != nil {
+			return err
+		}
+		row, err := queries.SubscriptionGet(ctx, tx, int64(id))
+		if err != nil || row.PublicKey == nil {
+			return err
+		}
+		return s.addKey(ctx, tx, row.ID)
 	})
 	if err != nil {
 		return none, s.notFound(err, "rotate the secret of", id)

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ type target struct {
 	revision int64
 	url      string
 	secrets  []signing.Secret
+	keys     []signing.PrivateKey
+	header   http.Header
 	// until is when it has to be read again: a secret stops signing then.
 	until time.Time
 	// err is why nothing can be sent to it, on this side.
@@ -92,15 +95,15 @@ func (t *targets) read(ctx context.Context, ids []int64) (map[SubscriptionID]*ta
 			x.until = time.Now().Add(time.Duration(r.SecretExpiresMs) * time.Millisecond)
 		}
 		for i, sealed := range r.Secrets {
-			secret, err := t.store.openSecret(id, sealed, r.KeyIds[i])
-			if err != nil {
-				x.err = err
+			if x.err = t.store.addSecret(x, id, sealed, r.KeyIds[i]); x.err != nil {
 				break
 			}
-			x.secrets = append(x.secrets, secret)
 		}
 		if len(x.secrets) == 0 && x.err == nil {
 			x.err = fmt.Errorf("delivery: subscription %v has no secret; rotate its secret", id)
+		}
+		if x.err == nil {
+			x.header, x.err = t.store.openHeaders(id, r.Headers, r.HeadersKeyID)
 		}
 		if x.err != nil {
 			// Not kept for long: a key may be added, or the row mended.
@@ -111,10 +114,20 @@ func (t *targets) read(ctx context.Context, ids []int64) (map[SubscriptionID]*ta
 	return read, nil
 }
 
-func (s *Store) openSecret(id SubscriptionID, sealed []byte, keyID string) (signing.Secret, error) {
+// addSecret adds what makes v1 signatures, or v1a ones, to a target.
+func (s *Store) addSecret(t *target, id SubscriptionID, sealed []byte, keyID string) error {
 	plain, err := s.keyring.open(id, sealed, keyID)
 	if err != nil {
-		return signing.Secret{}, err
+		return err
 	}
-	return signing.Parse(string(plain))
+	if key, err := signing.ParsePrivateKey(string(plain)); err == nil {
+		t.keys = append(t.keys, key)
+		return nil
+	}
+	secret, err := signing.Parse(string(plain))
+	if err != nil {
+		return err
+	}
+	t.secrets = append(t.secrets, secret)
+	return nil
 }

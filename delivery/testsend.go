@@ -29,6 +29,6 @@ func (s *Store) SendTest(ctx context.Context, snd Sender, id SubscriptionID) (se
 	}
 	return snd.Send(ctx, sender.Request{
 		URL: t.url, EventID: "test_" + uuid.NewString(), EventType: TestEventType, Attempt: 1,
-		Body: []byte(`{"type":"` + TestEventType + `","data":{}}`), Secrets: t.secrets,
+		Body: []byte(`{"type":"` + TestEventType + `","data":{}}`), Secrets: t.secrets, Keys: t.keys, Header: t.header,
 	}), nil
 }

@@ -1,92 +1,138 @@
--- The log of deliveries: newest first, a page at a time by seq, without payloads.
--- What is still in a stream and what is settled are two tables, so each list merges
--- the top of two indexes and never sorts more than two pages.
+-- The log of deliveries, a page at a time by seq, without payloads. What is still in a
+-- stream and what is settled are two tables, so a list merges the top of several
+-- indexes and never sorts more than three pages.
+
+-- name: LogSettings :exec
+--
+-- Comes first in the transactions of LogList, LogListOldest and of whatever else
+-- a filter can make expensive. A plan of its own for each call folds away the
+-- sources that the filter leaves out and finds the partial indexes of rare states:
+-- with one plan for all, the dead letters among a million delivered would be looked
+-- for by reading the million.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('jit', 'off', true),
+       set_config('statement_timeout', (@timeout_ms::integer)::text, true);
 
 -- name: LogList :many
+--
+-- Newest first, before the given seq. pending, delivering, dead and done say which
+-- sources the states name; states are those of what is settled.
 WITH live AS MATERIALIZED (
-    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, NULL::timestamptz AS settled_at, d.reason,
-           d.attempts, d.held_at,
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at,
            (SELECT l.attempt FROM postlane.leases l
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
     WHERE d.subscription_id = @subscription_id AND d.seq < @before::bigint
+      AND ((@dead::boolean AND d.held_at IS NOT NULL)
+           OR (@pending::boolean AND d.held_at IS NULL
+               AND (@delivering::boolean
+                    OR (SELECT l.seq FROM postlane.leases l
+                        WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                        LIMIT 1) IS NULL)))
+      AND (NOT @of_asset::boolean OR coalesce(d.asset, '') = @asset::text)
       AND (@event_type::text = '' OR d.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz)
-      AND CASE WHEN d.held_at IS NOT NULL THEN 'dead'
-               WHEN (SELECT l.seq FROM postlane.leases l
-                     WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
-                     LIMIT 1) IS NOT NULL THEN 'delivering'
-               ELSE 'pending' END = ANY (@states::text[])
     ORDER BY d.seq DESC LIMIT @max::integer
+),
+flying AS MATERIALIZED (
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
+    FROM postlane.leases l
+    JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
+    WHERE @delivering::boolean AND NOT @pending::boolean
+      AND l.subscription_id = @subscription_id AND l.seq < @before::bigint
+      AND (NOT @of_asset::boolean OR coalesce(l.asset, '') = @asset::text)
+      AND (@event_type::text = '' OR d.event_type = @event_type::text)
+      AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
+      AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz)
+    ORDER BY l.seq DESC LIMIT @max::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE s.subscription_id = @subscription_id AND s.seq < @before::bigint
+    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint
+      AND s.state = ANY (@states::text[])
+      AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
       AND (@event_type::text = '' OR s.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR s.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR s.created_at < sqlc.narg('until')::timestamptz)
-      AND s.state = ANY (@states::text[])
     ORDER BY s.seq DESC LIMIT @max::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
 FROM (
-    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, l.settled_at, l.held_at, l.reason,
+    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, NULL::timestamptz AS settled_at, l.held_at, l.reason,
            coalesce(l.attempt, l.attempts) AS attempts,
            CASE WHEN l.held_at IS NOT NULL THEN 'dead' WHEN l.attempt IS NOT NULL THEN 'delivering' ELSE 'pending' END AS state
     FROM live l
+    UNION ALL
+    SELECT f.seq, f.event_id, f.event_type, f.asset, f.created_at, f.due_at, NULL, f.held_at, f.reason, f.attempt, 'delivering'
+    FROM flying f
     UNION ALL
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, NULL, s.settled_at, NULL, s.reason, s.attempts, s.state
     FROM done s
 ) x
 ORDER BY x.seq DESC LIMIT @max::integer;
 
--- name: LogListStream :many
+-- name: LogListOldest :many
 --
--- The same for one asset (NULL: the deliveries without one), by the stream indexes.
+-- The same, oldest first, after the given seq.
 WITH live AS MATERIALIZED (
-    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, NULL::timestamptz AS settled_at, d.reason,
-           d.attempts, d.held_at,
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at,
            (SELECT l.attempt FROM postlane.leases l
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = @subscription_id AND d.seq < @before::bigint
-      AND coalesce(d.asset, '') = coalesce(sqlc.narg('asset')::text, '') AND d.asset IS NOT DISTINCT FROM sqlc.narg('asset')::text
+    WHERE d.subscription_id = @subscription_id AND d.seq > @after::bigint
+      AND ((@dead::boolean AND d.held_at IS NOT NULL)
+           OR (@pending::boolean AND d.held_at IS NULL
+               AND (@delivering::boolean
+                    OR (SELECT l.seq FROM postlane.leases l
+                        WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                        LIMIT 1) IS NULL)))
+      AND (NOT @of_asset::boolean OR coalesce(d.asset, '') = @asset::text)
       AND (@event_type::text = '' OR d.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz)
-      AND CASE WHEN d.held_at IS NOT NULL THEN 'dead'
-               WHEN (SELECT l.seq FROM postlane.leases l
-                     WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
-                     LIMIT 1) IS NOT NULL THEN 'delivering'
-               ELSE 'pending' END = ANY (@states::text[])
-    ORDER BY d.seq DESC LIMIT @max::integer
+    ORDER BY d.seq ASC LIMIT @max::integer
+),
+flying AS MATERIALIZED (
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
+    FROM postlane.leases l
+    JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
+    WHERE @delivering::boolean AND NOT @pending::boolean
+      AND l.subscription_id = @subscription_id AND l.seq > @after::bigint
+      AND (NOT @of_asset::boolean OR coalesce(l.asset, '') = @asset::text)
+      AND (@event_type::text = '' OR d.event_type = @event_type::text)
+      AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
+      AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz)
+    ORDER BY l.seq ASC LIMIT @max::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE s.subscription_id = @subscription_id AND s.seq < @before::bigint
-      AND coalesce(s.asset, '') = coalesce(sqlc.narg('asset')::text, '') AND s.asset IS NOT DISTINCT FROM sqlc.narg('asset')::text
+    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq > @after::bigint
+      AND s.state = ANY (@states::text[])
+      AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
       AND (@event_type::text = '' OR s.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR s.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR s.created_at < sqlc.narg('until')::timestamptz)
-      AND s.state = ANY (@states::text[])
-    ORDER BY s.seq DESC LIMIT @max::integer
+    ORDER BY s.seq ASC LIMIT @max::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
 FROM (
-    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, l.settled_at, l.held_at, l.reason,
+    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, NULL::timestamptz AS settled_at, l.held_at, l.reason,
            coalesce(l.attempt, l.attempts) AS attempts,
            CASE WHEN l.held_at IS NOT NULL THEN 'dead' WHEN l.attempt IS NOT NULL THEN 'delivering' ELSE 'pending' END AS state
     FROM live l
     UNION ALL
+    SELECT f.seq, f.event_id, f.event_type, f.asset, f.created_at, f.due_at, NULL, f.held_at, f.reason, f.attempt, 'delivering'
+    FROM flying f
+    UNION ALL
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, NULL, s.settled_at, NULL, s.reason, s.attempts, s.state
     FROM done s
 ) x
-ORDER BY x.seq DESC LIMIT @max::integer;
+ORDER BY x.seq ASC LIMIT @max::integer;
 
 -- name: LogAttempts :many
 --

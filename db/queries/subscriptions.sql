@@ -61,7 +61,7 @@ RETURNING s.id;
 --
 -- What a sender needs to know of subscriptions, with every secret that signs now,
 -- the current one first.
-SELECT s.id, s.revision, s.tenant, s.url,
+SELECT s.id, s.revision, s.tenant, s.url, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
        array(SELECT k.secret FROM postlane.subscription_secrets k
              WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
              ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::bytea[] AS secrets,

@@ -123,41 +123,57 @@ func (q *Queries) LogCounts(ctx context.Context, db DBTX, subscriptionID int64) 
 }
 
 const LogList = `-- name: LogList :many
-
 WITH live AS MATERIALIZED (
-    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, NULL::timestamptz AS settled_at, d.reason,
-           d.attempts, d.held_at,
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at,
            (SELECT l.attempt FROM postlane.leases l
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
     WHERE d.subscription_id = $2 AND d.seq < $3::bigint
-      AND ($4::text = '' OR d.event_type = $4::text)
-      AND ($5::timestamptz IS NULL OR d.created_at >= $5::timestamptz)
-      AND ($6::timestamptz IS NULL OR d.created_at < $6::timestamptz)
-      AND CASE WHEN d.held_at IS NOT NULL THEN 'dead'
-               WHEN (SELECT l.seq FROM postlane.leases l
-                     WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
-                     LIMIT 1) IS NOT NULL THEN 'delivering'
-               ELSE 'pending' END = ANY ($7::text[])
+      AND (($4::boolean AND d.held_at IS NOT NULL)
+           OR ($5::boolean AND d.held_at IS NULL
+               AND ($6::boolean
+                    OR (SELECT l.seq FROM postlane.leases l
+                        WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                        LIMIT 1) IS NULL)))
+      AND (NOT $7::boolean OR coalesce(d.asset, '') = $8::text)
+      AND ($9::text = '' OR d.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
     ORDER BY d.seq DESC LIMIT $1::integer
+),
+flying AS MATERIALIZED (
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
+    FROM postlane.leases l
+    JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
+    WHERE $6::boolean AND NOT $5::boolean
+      AND l.subscription_id = $2 AND l.seq < $3::bigint
+      AND (NOT $7::boolean OR coalesce(l.asset, '') = $8::text)
+      AND ($9::text = '' OR d.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+    ORDER BY l.seq DESC LIMIT $1::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE s.subscription_id = $2 AND s.seq < $3::bigint
-      AND ($4::text = '' OR s.event_type = $4::text)
-      AND ($5::timestamptz IS NULL OR s.created_at >= $5::timestamptz)
-      AND ($6::timestamptz IS NULL OR s.created_at < $6::timestamptz)
-      AND s.state = ANY ($7::text[])
+    WHERE $12::boolean AND s.subscription_id = $2 AND s.seq < $3::bigint
+      AND s.state = ANY ($13::text[])
+      AND (NOT $7::boolean OR coalesce(s.asset, '') = $8::text)
+      AND ($9::text = '' OR s.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR s.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR s.created_at < $11::timestamptz)
     ORDER BY s.seq DESC LIMIT $1::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
 FROM (
-    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, l.settled_at, l.held_at, l.reason,
+    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, NULL::timestamptz AS settled_at, l.held_at, l.reason,
            coalesce(l.attempt, l.attempts) AS attempts,
            CASE WHEN l.held_at IS NOT NULL THEN 'dead' WHEN l.attempt IS NOT NULL THEN 'delivering' ELSE 'pending' END AS state
     FROM live l
+    UNION ALL
+    SELECT f.seq, f.event_id, f.event_type, f.asset, f.created_at, f.due_at, NULL, f.held_at, f.reason, f.attempt, 'delivering'
+    FROM flying f
     UNION ALL
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, NULL, s.settled_at, NULL, s.reason, s.attempts, s.state
     FROM done s
@@ -169,9 +185,15 @@ type LogListParams struct {
 	Max            int32
 	SubscriptionID int64
 	Before         int64
+	Dead           bool
+	Pending        bool
+	Delivering     bool
+	OfAsset        bool
+	Asset          string
 	EventType      string
 	Since          *time.Time
 	Until          *time.Time
+	Done           bool
 	States         []string
 }
 
@@ -189,17 +211,22 @@ type LogListRow struct {
 	State     string
 }
 
-// The log of deliveries: newest first, a page at a time by seq, without payloads.
-// What is still in a stream and what is settled are two tables, so each list merges
-// the top of two indexes and never sorts more than two pages.
+// Newest first, before the given seq. pending, delivering, dead and done say which
+// sources the states name; states are those of what is settled.
 func (q *Queries) LogList(ctx context.Context, db DBTX, arg *LogListParams) ([]*LogListRow, error) {
 	rows, err := db.Query(ctx, LogList,
 		arg.Max,
 		arg.SubscriptionID,
 		arg.Before,
+		arg.Dead,
+		arg.Pending,
+		arg.Delivering,
+		arg.OfAsset,
+		arg.Asset,
 		arg.EventType,
 		arg.Since,
 		arg.Until,
+		arg.Done,
 		arg.States,
 	)
 	if err != nil {
@@ -232,62 +259,82 @@ func (q *Queries) LogList(ctx context.Context, db DBTX, arg *LogListParams) ([]*
 	return items, nil
 }
 
-const LogListStream = `-- name: LogListStream :many
+const LogListOldest = `-- name: LogListOldest :many
 WITH live AS MATERIALIZED (
-    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, NULL::timestamptz AS settled_at, d.reason,
-           d.attempts, d.held_at,
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at,
            (SELECT l.attempt FROM postlane.leases l
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = $2 AND d.seq < $3::bigint
-      AND coalesce(d.asset, '') = coalesce($4::text, '') AND d.asset IS NOT DISTINCT FROM $4::text
-      AND ($5::text = '' OR d.event_type = $5::text)
-      AND ($6::timestamptz IS NULL OR d.created_at >= $6::timestamptz)
-      AND ($7::timestamptz IS NULL OR d.created_at < $7::timestamptz)
-      AND CASE WHEN d.held_at IS NOT NULL THEN 'dead'
-               WHEN (SELECT l.seq FROM postlane.leases l
-                     WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
-                     LIMIT 1) IS NOT NULL THEN 'delivering'
-               ELSE 'pending' END = ANY ($8::text[])
-    ORDER BY d.seq DESC LIMIT $1::integer
+    WHERE d.subscription_id = $2 AND d.seq > $3::bigint
+      AND (($4::boolean AND d.held_at IS NOT NULL)
+           OR ($5::boolean AND d.held_at IS NULL
+               AND ($6::boolean
+                    OR (SELECT l.seq FROM postlane.leases l
+                        WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
+                        LIMIT 1) IS NULL)))
+      AND (NOT $7::boolean OR coalesce(d.asset, '') = $8::text)
+      AND ($9::text = '' OR d.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+    ORDER BY d.seq ASC LIMIT $1::integer
+),
+flying AS MATERIALIZED (
+    SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
+    FROM postlane.leases l
+    JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
+    WHERE $6::boolean AND NOT $5::boolean
+      AND l.subscription_id = $2 AND l.seq > $3::bigint
+      AND (NOT $7::boolean OR coalesce(l.asset, '') = $8::text)
+      AND ($9::text = '' OR d.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+    ORDER BY l.seq ASC LIMIT $1::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE s.subscription_id = $2 AND s.seq < $3::bigint
-      AND coalesce(s.asset, '') = coalesce($4::text, '') AND s.asset IS NOT DISTINCT FROM $4::text
-      AND ($5::text = '' OR s.event_type = $5::text)
-      AND ($6::timestamptz IS NULL OR s.created_at >= $6::timestamptz)
-      AND ($7::timestamptz IS NULL OR s.created_at < $7::timestamptz)
-      AND s.state = ANY ($8::text[])
-    ORDER BY s.seq DESC LIMIT $1::integer
+    WHERE $12::boolean AND s.subscription_id = $2 AND s.seq > $3::bigint
+      AND s.state = ANY ($13::text[])
+      AND (NOT $7::boolean OR coalesce(s.asset, '') = $8::text)
+      AND ($9::text = '' OR s.event_type = $9::text)
+      AND ($10::timestamptz IS NULL OR s.created_at >= $10::timestamptz)
+      AND ($11::timestamptz IS NULL OR s.created_at < $11::timestamptz)
+    ORDER BY s.seq ASC LIMIT $1::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
 FROM (
-    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, l.settled_at, l.held_at, l.reason,
+    SELECT l.seq, l.event_id, l.event_type, l.asset, l.created_at, l.due_at, NULL::timestamptz AS settled_at, l.held_at, l.reason,
            coalesce(l.attempt, l.attempts) AS attempts,
            CASE WHEN l.held_at IS NOT NULL THEN 'dead' WHEN l.attempt IS NOT NULL THEN 'delivering' ELSE 'pending' END AS state
     FROM live l
     UNION ALL
+    SELECT f.seq, f.event_id, f.event_type, f.asset, f.created_at, f.due_at, NULL, f.held_at, f.reason, f.attempt, 'delivering'
+    FROM flying f
+    UNION ALL
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, NULL, s.settled_at, NULL, s.reason, s.attempts, s.state
     FROM done s
 ) x
-ORDER BY x.seq DESC LIMIT $1::integer
+ORDER BY x.seq ASC LIMIT $1::integer
 `
 
-type LogListStreamParams struct {
+type LogListOldestParams struct {
 	Max            int32
 	SubscriptionID int64
-	Before         int64
-	Asset          *string
+	After          int64
+	Dead           bool
+	Pending        bool
+	Delivering     bool
+	OfAsset        bool
+	Asset          string
 	EventType      string
 	Since          *time.Time
 	Until          *time.Time
+	Done           bool
 	States         []string
 }
 
-type LogListStreamRow struct {
+type LogListOldestRow struct {
 	Seq       int64
 	EventID   string
 	EventType string
@@ -301,25 +348,30 @@ type LogListStreamRow struct {
 	State     string
 }
 
-// The same for one asset (NULL: the deliveries without one), by the stream indexes.
-func (q *Queries) LogListStream(ctx context.Context, db DBTX, arg *LogListStreamParams) ([]*LogListStreamRow, error) {
-	rows, err := db.Query(ctx, LogListStream,
+// The same, oldest first, after the given seq.
+func (q *Queries) LogListOldest(ctx context.Context, db DBTX, arg *LogListOldestParams) ([]*LogListOldestRow, error) {
+	rows, err := db.Query(ctx, LogListOldest,
 		arg.Max,
 		arg.SubscriptionID,
-		arg.Before,
+		arg.After,
+		arg.Dead,
+		arg.Pending,
+		arg.Delivering,
+		arg.OfAsset,
 		arg.Asset,
 		arg.EventType,
 		arg.Since,
 		arg.Until,
+		arg.Done,
 		arg.States,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []*LogListStreamRow
+	var items []*LogListOldestRow
 	for rows.Next() {
-		var i LogListStreamRow
+		var i LogListOldestRow
 		if err := rows.Scan(
 			&i.Seq,
 			&i.EventID,
@@ -341,6 +393,27 @@ func (q *Queries) LogListStream(ctx context.Context, db DBTX, arg *LogListStream
 		return nil, err
 	}
 	return items, nil
+}
+
+const LogSettings = `-- name: LogSettings :exec
+
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('jit', 'off', true),
+       set_config('statement_timeout', ($1::integer)::text, true)
+`
+
+// The log of deliveries, a page at a time by seq, without payloads. What is still in a
+// stream and what is settled are two tables, so a list merges the top of several
+// indexes and never sorts more than three pages.
+//
+// Comes first in the transactions of LogList, LogListOldest and of whatever else
+// a filter can make expensive. A plan of its own for each call folds away the
+// sources that the filter leaves out and finds the partial indexes of rare states:
+// with one plan for all, the dead letters among a million delivered would be looked
+// for by reading the million.
+func (q *Queries) LogSettings(ctx context.Context, db DBTX, timeoutMs int32) error {
+	_, err := db.Exec(ctx, LogSettings, timeoutMs)
+	return err
 }
 
 const LogState = `-- name: LogState :one

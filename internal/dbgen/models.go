@@ -8,6 +8,31 @@ import (
 	"time"
 )
 
+type PostlaneApiKeys struct {
+	ID         int64
+	Hash       []byte
+	Hint       string
+	Name       string
+	Tenant     *string
+	Scope      string
+	CreatedAt  time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+}
+
+type PostlaneAudit struct {
+	ID        int64
+	At        time.Time
+	Tenant    *string
+	Actor     string
+	ActorName string
+	Action    string
+	Target    *string
+	Detail    *string
+	Status    *int32
+	Outcome   *string
+}
+
 type PostlaneSubscriptions struct {
 	ID           int64
 	Revision     int64
@@ -26,4 +51,8 @@ type PostlaneSubscriptions struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	DeletedAt    *time.Time
+	PublicKey    *string
+	Headers      []byte
+	HeadersKeyID *string
+	HeaderNames  []string
 }

@@ -40,7 +40,7 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
 INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
 `
 
 type SubscriptionCreateParams struct {
@@ -86,6 +86,10 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.PublicKey,
+		&i.Headers,
+		&i.HeadersKeyID,
+		&i.HeaderNames,
 	)
 	return &i, err
 }
@@ -107,7 +111,7 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*PostlaneSubscriptions, error) {
@@ -131,12 +135,16 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.PublicKey,
+		&i.Headers,
+		&i.HeadersKeyID,
+		&i.HeaderNames,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at FROM postlane.subscriptions
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names FROM postlane.subscriptions
 WHERE id > $1 AND deleted_at IS NULL AND ($2::text = '' OR tenant = $2::text)
 ORDER BY id LIMIT $3::integer
 `
@@ -175,6 +183,10 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletedAt,
+			&i.PublicKey,
+			&i.Headers,
+			&i.HeadersKeyID,
+			&i.HeaderNames,
 		); err != nil {
 			return nil, err
 		}
@@ -283,7 +295,7 @@ SET state = $1,
     failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
     revision = s.revision + 1, updated_at = now()
 WHERE s.id = $3 AND s.deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
 `
 
 type SubscriptionSetStateParams struct {
@@ -314,12 +326,16 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.PublicKey,
+		&i.Headers,
+		&i.HeadersKeyID,
+		&i.HeaderNames,
 	)
 	return &i, err
 }
 
 const SubscriptionTargets = `-- name: SubscriptionTargets :many
-SELECT s.id, s.revision, s.tenant, s.url,
+SELECT s.id, s.revision, s.tenant, s.url, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
        array(SELECT k.secret FROM postlane.subscription_secrets k
              WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
              ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::bytea[] AS secrets,
@@ -337,6 +353,8 @@ type SubscriptionTargetsRow struct {
 	Revision        int64
 	Tenant          string
 	Url             string
+	Headers         []byte
+	HeadersKeyID    string
 	Secrets         [][]byte
 	KeyIds          []string
 	SecretExpiresMs int64
@@ -358,6 +376,8 @@ func (q *Queries) SubscriptionTargets(ctx context.Context, db DBTX, ids []int64)
 			&i.Revision,
 			&i.Tenant,
 			&i.Url,
+			&i.Headers,
+			&i.HeadersKeyID,
 			&i.Secrets,
 			&i.KeyIds,
 			&i.SecretExpiresMs,
@@ -378,7 +398,7 @@ SET url = $1, description = $2, event_types = $3, on_dead = $4,
     max_attempts = $5, max_in_flight = $6, disable_after = $7,
     revision = revision + 1, updated_at = now()
 WHERE id = $8 AND revision = $9 AND deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
 `
 
 type SubscriptionUpdateParams struct {
@@ -427,6 +447,10 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.PublicKey,
+		&i.Headers,
+		&i.HeadersKeyID,
+		&i.HeaderNames,
 	)
 	return &i, err
 }
