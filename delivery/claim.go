@@ -143,6 +143,17 @@ func (s *Store) Ripen(ctx context.Context, max int) (ripened int64, next time.Du
 	return ripened, time.Duration(ms) * time.Millisecond, nil
 }
 
+// waiting reports whether a claim may find something, and how long it is until the next
+// delivery's time comes (negative: none waits).
+func (s *Store) waiting(ctx context.Context) (ready bool, next time.Duration, err error) {
+	w, err := queries.DeliveryWaiting(ctx, s.pool, s.now())
+	if err != nil {
+		return false, -1, fmt.Errorf("delivery: look for what waits: %w", err)
+	}
+	due := w.NextMs >= 0
+	return w.Ready || due && w.NextMs == 0, time.Duration(w.NextMs) * time.Millisecond, nil
+}
+
 // Payload reads the payload of a claim that came without it.
 func (s *Store) Payload(ctx context.Context, c *Claim) ([]byte, error) {
 	payload, err := queries.EventPayload(ctx, s.pool, &dbgen.EventPayloadParams{Tenant: c.Tenant, ID: c.EventID})

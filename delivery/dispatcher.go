@@ -158,6 +158,7 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 	defer cancelSubscriptions()
 
 	var looked time.Time // when an active subscription was last seen
+	woken := true        // something says that there is work
 	fails := backoff{first: 50 * time.Millisecond, most: 5 * time.Second}
 	for ctx.Err() == nil {
 		wait := d.config.Poll
@@ -175,8 +176,14 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 			}
 		}
 		if err == nil && !d.dormant.Load() {
-			var next time.Duration
-			if more, next, err = d.pass(ctx, work); err == nil && next >= 0 {
+			next := time.Duration(-1)
+			if !woken { // on the beat of Poll: it costs one statement to see that nothing waits
+				woken, next, err = d.store.waiting(ctx)
+			}
+			if err == nil && woken {
+				more, next, err = d.pass(ctx, work)
+			}
+			if err == nil && next >= 0 {
 				wait = min(wait, next)
 			}
 		}
@@ -189,6 +196,7 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 			d.trouble()
 			d.log.Error("claiming failed; trying again", "error", err, "wait", wait)
 			_ = pause(ctx, wait) // the loop sees ctx end
+			woken = true
 			continue
 		default:
 			fails.reset()
@@ -198,8 +206,10 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 		}
 		// The jitter keeps dispatchers that started together from polling together.
 		timer := time.NewTimer(wait + rand.N(wait/10+1))
+		woken = true
 		select {
 		case <-timer.C:
+			woken = false
 		case <-d.nudge:
 		case <-deliveries:
 		case <-subscriptions:

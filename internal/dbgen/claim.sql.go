@@ -317,3 +317,29 @@ func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkPa
 	err := row.Scan(&count)
 	return count, err
 }
+
+const DeliveryWaiting = `-- name: DeliveryWaiting :one
+SELECT (SELECT count(*) > 0
+        FROM (SELECT 1 FROM postlane.deliveries d
+              WHERE d.ready IS NOT NULL ORDER BY d.subscription_id, d.ready LIMIT 1) r)::boolean AS ready,
+       coalesce((SELECT greatest(ceil(extract(epoch FROM d.due_at - coalesce($1::timestamptz, now())) * 1000), 0)
+                 FROM postlane.deliveries d
+                 WHERE d.due_at IS NOT NULL ORDER BY d.due_at LIMIT 1), -1)::bigint AS next_ms
+`
+
+type DeliveryWaitingRow struct {
+	Ready  bool
+	NextMs int64
+}
+
+// Whether any delivery is ready, and in how many milliseconds the next is due (-1:
+// none waits for its time). It is all that an idle dispatcher asks: two index probes,
+// in no transaction and without plan settings, since the order by makes the index
+// the cheapest plan also without statistics. What is ready may belong to a paused
+// subscription, or be in flight: a claim decides.
+func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, now *time.Time) (*DeliveryWaitingRow, error) {
+	row := db.QueryRow(ctx, DeliveryWaiting, now)
+	var i DeliveryWaitingRow
+	err := row.Scan(&i.Ready, &i.NextMs)
+	return &i, err
+}
