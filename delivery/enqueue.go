@@ -154,12 +154,26 @@ func newEnqueueCall(events []Event) (*enqueueCall, error) {
 
 // store writes the events and returns the seq of those that were new.
 func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64, error) {
-	var rows []*dbgen.EventEnqueueRow
+	sql, args := c.statement()
+	stored := make(map[eventKey]int64, len(c.params.Ids))
+	read := func(rows pgx.Rows) error { return c.read(rows, stored) }
 	var err error
 	if c.guarded {
-		rows, err = c.storeGuarded(ctx, tx)
+		// With a limit on how long to wait for another transaction that holds
+		// one of the ids, and a savepoint around, since running into the limit
+		// is an error that would end the transaction.
+		batch := &pgx.Batch{}
+		batch.Queue("savepoint postlane_enqueue")
+		batch.Queue(dbgen.EventLockTimeout)
+		batch.Queue(sql, args...).Query(read)
+		batch.Queue(dbgen.EventLockTimeoutRestore)
+		batch.Queue("release savepoint postlane_enqueue")
+		err = tx.SendBatch(ctx, batch).Close()
 	} else {
-		rows, err = queries.EventEnqueue(ctx, tx, &c.params)
+		var rows pgx.Rows
+		if rows, err = tx.Query(ctx, sql, args...); err == nil {
+			err = read(rows)
+		}
 	}
 	if err != nil {
 		if lockTimeout(err) {
@@ -167,30 +181,39 @@ func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64,
 		}
 		return nil, fmt.Errorf("delivery: enqueue: %w", err)
 	}
-	stored := make(map[eventKey]int64, len(rows))
-	for _, r := range rows {
-		stored[eventKey{r.Tenant, r.ID}] = r.Seq
-	}
 	return stored, nil
 }
 
-// storeGuarded stores with a limit on how long to wait for another transaction that
-// holds one of the ids, and a savepoint around, since running into the limit is an
-// error that would end the transaction. All in one round trip.
-func (c *enqueueCall) storeGuarded(ctx context.Context, tx pgx.Tx) (rows []*dbgen.EventEnqueueRow, err error) {
+// statement returns what stores the events: one event has a cheaper statement.
+func (c *enqueueCall) statement() (sql string, args []any) {
 	p := &c.params
-	batch := &pgx.Batch{}
-	batch.Queue("savepoint postlane_enqueue")
-	batch.Queue(dbgen.EventLockTimeout)
-	batch.Queue(dbgen.EventEnqueue, p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.TypeOf, p.Patterns).
-		Query(func(r pgx.Rows) (err error) {
-			rows, err = pgx.CollectRows(r, pgx.RowToAddrOfStructByPos[dbgen.EventEnqueueRow])
+	if len(p.Ids) > 1 {
+		return dbgen.EventEnqueue, []any{p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.TypeOf, p.Patterns}
+	}
+	var asset *string
+	if p.Assets[0] != "" {
+		asset = &p.Assets[0]
+	}
+	return dbgen.EventEnqueueOne, []any{p.Wake, p.Tenants[0], p.Ids[0], p.Types[0], asset, p.ContentTypes[0], p.Payloads[0], p.Patterns}
+}
+
+// read notes the seq of each event that the statement answers with.
+func (c *enqueueCall) read(rows pgx.Rows, stored map[eventKey]int64) error {
+	defer rows.Close()
+	key := c.keys[0]
+	var seq, fanned int64
+	var woken string
+	into := []any{&seq, &woken}
+	if len(c.params.Ids) > 1 {
+		into = []any{&key.id, &key.tenant, &seq, &fanned, &woken}
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
 			return err
-		})
-	batch.Queue(dbgen.EventLockTimeoutRestore)
-	batch.Queue("release savepoint postlane_enqueue")
-	err = tx.SendBatch(ctx, batch).Close()
-	return rows, err
+		}
+		stored[key] = seq
+	}
+	return rows.Err()
 }
 
 // rollback returns to before a guarded store that failed.

@@ -98,3 +98,22 @@ gone AS (
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM undone) + (SELECT count(*) FROM gone);
+
+-- name: EventEnqueueOne :many
+--
+-- EventEnqueue for one event, which is what most transactions have: without arrays to
+-- unfold and streams to sort it costs a third less.
+WITH stored AS (
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
+    VALUES (nextval('postlane.delivery_seq'), @tenant, @id, @type, sqlc.narg('asset'), @content_type, @payload)
+    ON CONFLICT (tenant, id) DO NOTHING
+    RETURNING seq
+),
+fanned AS (
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+    SELECT p.subscription_id, s.seq, @tenant, @id, @type, sqlc.narg('asset'), s.seq
+    FROM stored s CROSS JOIN postlane.subscription_patterns p
+    WHERE p.tenant = @tenant AND p.pattern = ANY (@patterns::text[])
+)
+SELECT s.seq, coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE @wake::boolean), '')::text AS woken
+FROM stored s;

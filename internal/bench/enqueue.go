@@ -45,6 +45,8 @@ func enqueue(ctx context.Context, r *run) (map[string]any, error) {
 		return err
 	}
 	ratios, plains, enqueues := map[string]float64{}, map[string]int64{}, map[string]int64{}
+	var used [2]cost
+	var done [2]int
 	total := cmp.Or(r.Duration, 12*time.Second)
 	for _, connections := range []int{1, 8, 32} {
 		var rates [2]float64
@@ -52,23 +54,36 @@ func enqueue(ctx context.Context, r *run) (map[string]any, error) {
 		for slice := range slices * 2 {
 			which := slice % 2
 			work := []func(context.Context, pgx.Tx) error{plain, ours}[which]
-			rate, err := r.commits(ctx, connections, total/slices/2, func(tx pgx.Tx) error {
+			before, err := r.cost(ctx)
+			if err != nil {
+				return nil, err
+			}
+			n, rate, err := r.commits(ctx, connections, total/slices/2, func(tx pgx.Tx) error {
 				return errors.Join(business(ctx, tx), work(ctx, tx))
 			})
 			if err != nil {
 				return nil, err
 			}
+			after, err := r.cost(ctx)
+			if err != nil {
+				return nil, err
+			}
 			rates[which] += rate / slices
+			done[which] += n
+			used[which].add(after, before)
 		}
 		key := fmt.Sprint(connections)
 		ratios[key], plains[key], enqueues[key] = ratio(rates[1], rates[0]), round(rates[0]), round(rates[1])
 		r.logf("%2d connections: plain %d/s, enqueue %d/s", connections, plains[key], enqueues[key])
 	}
-	return map[string]any{"ratios": ratios, "plain_per_s": plains, "enqueue_per_s": enqueues, "payload_bytes": len(body)}, nil
+	return map[string]any{
+		"ratios": ratios, "plain_per_s": plains, "enqueue_per_s": enqueues, "payload_bytes": len(body),
+		"per_plain": used[0].per(cost{}, done[0]), "per_enqueue": used[1].per(cost{}, done[1]),
+	}, nil
 }
 
-// commits returns how many transactions a second so many connections make.
-func (r *run) commits(ctx context.Context, connections int, d time.Duration, work func(pgx.Tx) error) (float64, error) {
+// commits returns how many transactions so many connections make, and the rate.
+func (r *run) commits(ctx context.Context, connections int, d time.Duration, work func(pgx.Tx) error) (n int, rate float64, err error) {
 	var group sync.WaitGroup
 	var done atomic.Int64
 	errs := make([]error, connections)
@@ -85,5 +100,5 @@ func (r *run) commits(ctx context.Context, connections int, d time.Duration, wor
 		})
 	}
 	group.Wait()
-	return float64(done.Load()) / time.Since(begin).Seconds(), errors.Join(errs...)
+	return int(done.Load()), float64(done.Load()) / time.Since(begin).Seconds(), errors.Join(errs...)
 }

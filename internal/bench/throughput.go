@@ -42,7 +42,15 @@ func throughput(ctx context.Context, r *run) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	begun, err := r.cost(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rate, err := r.drain(ctx, n, inFlight)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := r.cost(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +61,8 @@ func throughput(ctx context.Context, r *run) (map[string]any, error) {
 	raw := (before + after) / 2
 	return map[string]any{
 		"deliveries_per_s": round(rate), "raw_http_per_s": round(raw), "ratio": ratio(rate, raw),
-		"n": n, "subscriptions": throughputSubscriptions, "in_flight": inFlight, "delay_ms": r.Delay.Milliseconds(), "payload_bytes": len(body),
+		"per_delivery": ended.per(begun, n),
+		"n":            n, "subscriptions": throughputSubscriptions, "in_flight": inFlight, "delay_ms": r.Delay.Milliseconds(), "payload_bytes": len(body),
 	}, nil
 }
 
@@ -79,13 +88,22 @@ func (r *run) load(ctx context.Context, n, subscriptions int, asset func(int) st
 // drain runs one dispatcher until n deliveries are settled, and returns their rate.
 func (r *run) drain(ctx context.Context, n, inFlight int) (float64, error) {
 	var settled, failed, claims, claimed, spent, empty atomic.Int64
-	defer func() { r.logf("claims %d empty %d rows/claim %d avg %v total %v", claims.Load(), empty.Load(), claimed.Load()/max(claims.Load(),1), time.Duration(spent.Load()/max(claims.Load(),1)), time.Duration(spent.Load())) }()
+	defer func() {
+		r.logf("claims %d empty %d rows/claim %d avg %v total %v", claims.Load(), empty.Load(), claimed.Load()/max(claims.Load(), 1), time.Duration(spent.Load()/max(claims.Load(), 1)), time.Duration(spent.Load()))
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var end time.Time
 	d, err := delivery.New(delivery.Config{
 		Store: r.store, Sender: r.sender, MaxInFlight: inFlight, Logger: slog.New(slog.NewTextHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Observer: delivery.Observer{Claimed: func(n int, took time.Duration) { claims.Add(1); claimed.Add(int64(n)); spent.Add(int64(took)); if n == 0 { empty.Add(1) } }, Settled: func(o delivery.Observation) {
+		Observer: delivery.Observer{Claimed: func(n int, took time.Duration) {
+			claims.Add(1)
+			claimed.Add(int64(n))
+			spent.Add(int64(took))
+			if n == 0 {
+				empty.Add(1)
+			}
+		}, Settled: func(o delivery.Observation) {
 			if o.State != delivery.SettledDelivered {
 				failed.Add(1)
 			} else if settled.Add(1) == int64(n) {
@@ -153,4 +171,3 @@ func ratio(a, b float64) float64 {
 	}
 	return float64(int64(a/b*1000+0.5)) / 1000
 }
-

@@ -124,6 +124,70 @@ func (q *Queries) EventEnqueue(ctx context.Context, db DBTX, arg *EventEnqueuePa
 	return items, nil
 }
 
+const EventEnqueueOne = `-- name: EventEnqueueOne :many
+WITH stored AS (
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
+    VALUES (nextval('postlane.delivery_seq'), $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (tenant, id) DO NOTHING
+    RETURNING seq
+),
+fanned AS (
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+    SELECT p.subscription_id, s.seq, $2, $3, $4, $5, s.seq
+    FROM stored s CROSS JOIN postlane.subscription_patterns p
+    WHERE p.tenant = $2 AND p.pattern = ANY ($8::text[])
+)
+SELECT s.seq, coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE $1::boolean), '')::text AS woken
+FROM stored s
+`
+
+type EventEnqueueOneParams struct {
+	Wake        bool
+	Tenant      string
+	ID          string
+	Type        string
+	Asset       *string
+	ContentType string
+	Payload     []byte
+	Patterns    []string
+}
+
+type EventEnqueueOneRow struct {
+	Seq   int64
+	Woken string
+}
+
+// EventEnqueue for one event, which is what most transactions have: without arrays to
+// unfold and streams to sort it costs a third less.
+func (q *Queries) EventEnqueueOne(ctx context.Context, db DBTX, arg *EventEnqueueOneParams) ([]*EventEnqueueOneRow, error) {
+	rows, err := db.Query(ctx, EventEnqueueOne,
+		arg.Wake,
+		arg.Tenant,
+		arg.ID,
+		arg.Type,
+		arg.Asset,
+		arg.ContentType,
+		arg.Payload,
+		arg.Patterns,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*EventEnqueueOneRow
+	for rows.Next() {
+		var i EventEnqueueOneRow
+		if err := rows.Scan(&i.Seq, &i.Woken); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const EventGetMany = `-- name: EventGetMany :many
 SELECT e.tenant, e.id, e.seq, e.type, e.asset, e.content_type, sha256(e.payload)::bytea AS digest
 FROM (SELECT unnest($1::text[]) AS tenant, unnest($2::text[]) AS id) u
