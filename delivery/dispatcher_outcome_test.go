@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -256,4 +257,57 @@ func TestBC39_EveryAttemptIsTheSameEventFreshlySigned(t *testing.T) {
 	w.outcomes(1)
 	s.is.Equal(s.counts(sub), "delivered:1 ")
 	s.is.Equal(len(s.attempts(sub, s.log(sub)[0].ID)), 4)
+}
+
+func TestAFaultOnThisSideCountsAgainstNobody(t *testing.T) {
+	t.Parallel()
+	t.Run("postponed", func(t *testing.T) { // no request was made: it is not an attempt
+		t.Parallel()
+		s := setupSite(t)
+		sub := s.endpoint("/a", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 1 })
+		c := s.config()
+		c.Sender = sendFunc{c.Sender, func(func() sender.Result, sender.Request) sender.Result {
+			return sender.Result{Outcome: sender.LocalFailure, Err: errors.New("out of ports")}
+		}}
+		w := observe(t, &c)
+		s.enqueue("x")
+		s.dispatch(c)
+		s.is.Equal(w.outcomes(1)[0].State, delivery.SettledPending)
+		d := s.log(sub)[0]
+		s.is.Equal(d.Attempts, 0)
+		s.is.True(d.Due != nil) // not a hot loop
+		s.is.Equal(len(s.attempts(sub, d.ID)), 0)
+	})
+	t.Run("dead", func(t *testing.T) { // a resolver that fails may do so for ever: bounded, and blameless
+		t.Parallel()
+		s := setupSite(t)
+		sub := s.endpoint("/a", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 2, 1 })
+		c := s.config()
+		c.Sender = sendFunc{c.Sender, func(func() sender.Result, sender.Request) sender.Result {
+			return sender.Result{Outcome: sender.DNSFailure, Started: time.Now()}
+		}}
+		w := observe(t, &c)
+		s.enqueue("x")
+		s.dispatch(c)
+		w.outcomes(2)
+		s.is.Equal(s.counts(sub), "dead:1 ")
+		s.is.Equal(s.subscription(sub).State, delivery.Active)
+		s.is.Equal(s.subscription(sub).Failures, 0)
+	})
+}
+
+func TestRetryAfterIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	s.behave("/a", receiver.Behaviour{Status: 503, Header: http.Header{"Retry-After": {"3600"}}})
+	c := s.config()
+	w := observe(t, &c)
+	s.enqueue("x")
+	s.dispatch(c)
+	w.outcomes(1)
+	var due float64
+	s.is.NoErr(s.pool.QueryRow(s.ctx, "SELECT extract(epoch FROM due_at - now()) FROM postlane.deliveries").Scan(&due))
+	s.is.True(due > 3500 && due <= 3600)
+	s.is.True(s.log(sub)[0].Due != nil)
 }
