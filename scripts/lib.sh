@@ -23,52 +23,52 @@ have_postgres() {
     compgen -G '/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin/postgres' >/dev/null
 }
 
-# Runs a command as root, or says that this user may not.
-as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif have sudo && sudo -n true 2>/dev/null; then
-    sudo "$@"
-  else
-    return 1
-  fi
+# What as_root needs: to be root, or to become it without a password.
+may_be_root() {
+  [ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }
 }
 
-# Installs PostgreSQL's server from the system's packages where there is none.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Installs PostgreSQL's server from the system's packages where there is none
+# and this user may; otherwise says in one line what to install.
 need_postgres() {
   have_postgres && return
-  local manual
+  local command=() install=as_root log
   if have apt-get; then
-    manual="apt-get install postgresql"
-    say "installing PostgreSQL: $manual"
-    apt_postgres && return
+    command=(apt-get install -y -qq --no-install-recommends postgresql) install=apt_install
   elif have dnf; then
-    manual="dnf install postgresql-server"
-    say "installing PostgreSQL: $manual"
-    as_root dnf install -y -q postgresql-server >&2 && return
+    command=(dnf install -y -q postgresql-server)
   elif have apk; then
-    manual="apk add postgresql"
-    say "installing PostgreSQL: $manual"
-    as_root apk add -q postgresql >&2 && return
+    command=(apk add -q postgresql)
   elif have brew; then
-    manual="brew install postgresql@17"
-    say "installing PostgreSQL: $manual"
-    brew install -q postgresql@17 >&2 && return
+    command=(brew install -q postgresql@17) install=
   else
-    manual="install PostgreSQL 15 or later by your system's packages"
+    die "PostgreSQL's server, 15 or later, is missing: install it from your system's packages"
   fi
-  die "PostgreSQL's server is missing and could not be installed. Do it as root and run this again: $manual"
+  [ -z "$install" ] || may_be_root ||
+    die "PostgreSQL's server is missing, and this user may not install it: as root, ${command[*]}"
+
+  say "installing PostgreSQL: ${command[*]}"
+  log=$(mktemp)
+  if ! $install "${command[@]}" >"$log" 2>&1; then
+    cat "$log" >&2
+    die "PostgreSQL's server is missing and could not be installed: ${command[*]}"
+  fi
+  rm "$log"
 }
 
 # Debian's package makes and starts a database of its own, which nobody here
 # asked for, unless it is told not to.
-apt_postgres() {
-  local quiet=/etc/postgresql-common/createcluster.d/postlane.conf
-  as_root sh -ec "
-    mkdir -p $(dirname $quiet)
-    [ -d /etc/postgresql ] || echo 'create_main_cluster = false' >$quiet
-    trap 'rm -f $quiet' EXIT
+apt_install() {
+  as_root sh -ec '
+    quiet=/etc/postgresql-common/createcluster.d/postlane.conf
+    mkdir -p "${quiet%/*}"
+    [ -d /etc/postgresql ] || echo "create_main_cluster = false" >"$quiet"
+    trap "rm -f $quiet" EXIT
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends postgresql" >&2
+    "$@"' sh "$@"
 }
