@@ -259,15 +259,19 @@ func TestF20_EarlyAnswerToALargeBody(t *testing.T) {
 func TestF36_UnaskedSecondAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
+	dropped := make(chan struct{})
 	srv := listen(t, nil, func(p *peer) {
 		for p.read() != nil {
 			p.write(ok200 + "HTTP/1.1 500 EVIL\x1b[31m\r\n\r\n")
 		}
+		dropped <- struct{}{}
 	})
 	s := newSender(t, sender.Config{})
 	for range 3 {
 		want(t, send(t, s, newRequest(srv.url())), sender.Delivered, 200) // the first answer stands
+		<-dropped                                                         // and the connection goes with the rest
 	}
+	is.Equal(len(srv.seen()), 3)
 	// net/http reports it through the global logger; at least quoted.
 	is.True(!strings.Contains(standardLog.String(), "\x1b"))
 }

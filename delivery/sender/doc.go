@@ -26,6 +26,14 @@
 // is therefore tried again at once on a fresh connection, once, as the same
 // attempt with the same webhook-id (Result.Resent).
 //
+// # What a receiver can do to itself
+//
+// HTTP/1.1 tells answers apart by their order alone. A receiver that writes
+// more than it was asked for may find the surplus taken as its answer to the
+// next request on that connection, if that one is under way before net/http
+// drops the connection. It can only be the same host's next request, which it
+// may answer as it likes in any case.
+//
 // # The standard logger
 //
 // net/http reports bytes that a peer sends on an idle connection ("Unsolicited

@@ -79,17 +79,17 @@ func TestFaultsOfReuse(t *testing.T) {
 func TestF27_TheSecondTryIsNotOnAnotherStaleConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	both := make(chan struct{})
+	// Neither is answered before both have come, so that they cannot share.
+	var both sync.WaitGroup
+	both.Add(2)
 	srv := listen(t, nil, func(p *peer) {
 		if p.number > 2 {
 			answering(ok200)(p)
 			return
 		}
 		p.read()
-		if p.number == 2 {
-			close(both)
-		}
-		<-both
+		both.Done()
+		both.Wait()
 		p.write(ok200)
 		p.read()
 	})
