@@ -398,6 +398,8 @@ func (q *Queries) LogListOldest(ctx context.Context, db DBTX, arg *LogListOldest
 const LogSettings = `-- name: LogSettings :exec
 
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_seqscan', 'off', true),
        set_config('jit', 'off', true),
        set_config('statement_timeout', ($1::integer)::text, true)
 `
@@ -410,7 +412,8 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
 // a filter can make expensive. A plan of its own for each call folds away the
 // sources that the filter leaves out and finds the partial indexes of rare states:
 // with one plan for all, the dead letters among a million delivered would be looked
-// for by reading the million.
+// for by reading the million. A page is the end of an index that is in its order; the
+// planner may prefer a bitmap, which reads and sorts all that a subscription ever had.
 func (q *Queries) LogSettings(ctx context.Context, db DBTX, timeoutMs int32) error {
 	_, err := db.Exec(ctx, LogSettings, timeoutMs)
 	return err

@@ -1,0 +1,434 @@
+package delivery_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest"
+)
+
+// Plans of the real statements, as the store sends them, over backlogs of several shapes
+// that were never analyzed. auto_explain tells this session what each did. Looked at is
+// which tables were read whole, how many rows a scan or a sort met, and how many pages
+// were touched; never a time.
+
+// plan is what PostgreSQL did for a statement.
+type plan struct {
+	Query string   `json:"Query Text"`
+	Root  planNode `json:"Plan"`
+}
+
+type planNode struct {
+	Type     string     `json:"Node Type"`
+	Relation string     `json:"Relation Name"`
+	Index    string     `json:"Index Name"`
+	Cond     string     `json:"Index Cond"`
+	Rows     float64    `json:"Actual Rows"`
+	Loops    float64    `json:"Actual Loops"`
+	Filtered float64    `json:"Rows Removed by Filter"`
+	Recheck  float64    `json:"Rows Removed by Index Recheck"`
+	Hit      int        `json:"Shared Hit Blocks"`
+	Read     int        `json:"Shared Read Blocks"`
+	Plans    []planNode `json:"Plans"`
+}
+
+func (p *plan) name() string {
+	_, rest, _ := strings.Cut(p.Query, "-- name: ")
+	name, _, _ := strings.Cut(rest, " ")
+	return name
+}
+
+// all returns every node of a plan.
+func (n *planNode) all() []*planNode {
+	list := []*planNode{n}
+	for i := range n.Plans {
+		list = append(list, n.Plans[i].all()...)
+	}
+	return list
+}
+
+func (n *planNode) scans() bool { return strings.Contains(n.Type, "Scan") && n.Relation != "" }
+
+// met is how many rows a node came across.
+func (n *planNode) met() int { return int((n.Rows + n.Filtered + n.Recheck) * n.Loops) }
+
+func (n *planNode) String() string {
+	return fmt.Sprintf("%s on %s %s (%s), %d rows in %v loops", n.Type, n.Relation, n.Index, n.Cond, n.met(), n.Loops)
+}
+
+// planLog collects the plans of a pool's statements.
+type planLog struct {
+	mu    sync.Mutex
+	on    bool
+	plans []plan
+	bad   error
+}
+
+func (w *planLog) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, text, found := strings.Cut(n.Message, "plan:\n")
+	if !w.on || !found {
+		return
+	}
+	var p plan
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		w.bad = err
+		return
+	}
+	if p.name() != "" {
+		w.plans = append(w.plans, p)
+	}
+}
+
+// during returns the plans of what f sends.
+func (w *planLog) during(f func()) []plan {
+	w.mu.Lock()
+	w.on, w.plans = true, nil
+	w.mu.Unlock()
+	f()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on = false
+	return w.plans
+}
+
+// setupPlans is a store whose plans are seen, on tables that nothing analyzes.
+func setupPlans(t *testing.T) (*bundle, *clock, *planLog) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &planLog{}
+	config.MaxConns = 2
+	config.ConnConfig.OnNotice = w.notice
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		for _, sql := range []string{
+			"LOAD 'auto_explain'", "SET auto_explain.log_min_duration = 0", "SET auto_explain.log_analyze = on",
+			"SET auto_explain.log_buffers = on", "SET auto_explain.log_timing = off", "SET auto_explain.log_format = json",
+			"SET client_min_messages = log",
+		} {
+			if _, err := c.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	b := setupOn(t, pool, delivery.StoreConfig{Now: c.now})
+	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns"} {
+		b.exec(fmt.Sprintf("ALTER TABLE postlane.%s SET (autovacuum_enabled = off)", table))
+	}
+	return b, c, w
+}
+
+// shapes are backlogs: the asset of the i-th of n deliveries of one of 20 subscriptions,
+// as SQL.
+var shapes = map[string]string{
+	"uniform":  `'asset ' || i`,                                         // every stream has one
+	"deep":     `'asset ' || i % (n / 10)`,                              // streams ten deep
+	"hot":      `CASE WHEN i < n / 2 THEN 'hot' ELSE 'asset ' || i END`, // half in one stream each, before the others
+	"no asset": `CASE WHEN i < n / 2 THEN NULL ELSE 'asset ' || i END`,
+	"paused":   `'asset ' || i % (n / 4)`, // of subscriptions that are paused, nine in ten
+}
+
+const planSubscriptions = 20
+
+// load writes a backlog of n deliveries, each ready as an enqueue of its own leaves it,
+// and a history as large.
+func load(b *bundle, shape string, n int) (subs []delivery.SubscriptionID) {
+	b.t.Helper()
+	for i := range planSubscriptions {
+		// One that a dispatcher has pushed aside wants nothing else.
+		sub := b.subscribe(func(s *delivery.Settings) { s.EventTypes, s.MaxAttempts = []string{fmt.Sprint("type", i)}, 2 })
+		subs = append(subs, sub)
+	}
+	if shape == "paused" {
+		b.exec("UPDATE postlane.subscriptions SET state = 'paused' WHERE id <> ALL ($1::bigint[])", subs[:planSubscriptions/10])
+	}
+	b.exec(`
+		WITH rows AS MATERIALIZED (
+			SELECT ($1::bigint[])[1 + i % cardinality($1::bigint[])] AS sub, i, nextval('postlane.delivery_seq') AS seq FROM generate_series(0, $2::int - 1) i
+		), tried AS (
+			INSERT INTO postlane.attempts (subscription_id, seq, fence, number, started_at, tenant, outcome, claimant)
+			SELECT sub, seq, 1, 1, now(), 'acme', 'delivered', 'test' FROM rows
+		)
+		INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
+		SELECT sub, seq, 'acme', 'old_' || i, 'thing.changed', 'asset ' || i % 1000, now(), now(), 1,
+		       CASE WHEN i % 500 = 0 THEN 'dead' ELSE 'delivered' END
+		FROM rows`, subs, n)
+	b.exec(fmt.Sprintf(`
+		WITH rows AS MATERIALIZED (
+			SELECT ($1::bigint[])[1 + i %% cardinality($1::bigint[])] AS sub, i AS k, i / cardinality($1::bigint[]) AS i,
+			       $2::int / cardinality($1::bigint[]) AS n, nextval('postlane.delivery_seq') AS seq
+			FROM generate_series(0, $2::int - 1) i
+		), named AS MATERIALIZED (SELECT r.sub, r.seq, 'evt_' || r.seq AS id, %s AS asset FROM rows r),
+		stored AS (
+			INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
+			SELECT seq, 'acme', id, 'thing.changed', asset, 'application/json', '{"a":1}' FROM named
+		)
+		INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+		SELECT sub, seq, 'acme', id, 'thing.changed', asset, seq FROM named`, shapes[shape]), subs, n)
+	return subs
+}
+
+// passes are those of a dispatcher.
+type passes struct {
+	b     *bundle
+	after delivery.SubscriptionID
+}
+
+// claim claims n, as a dispatcher does that parks what is in the way.
+func (p *passes) claim(n int) []delivery.Claim {
+	p.b.t.Helper()
+	for {
+		claims, err := p.b.store.Claim(p.b.ctx, delivery.ClaimRequest{Claimant: "test", Max: n, MaxInFlight: 25, Lease: time.Minute, After: p.after})
+		p.b.is.NoErr(err)
+		if len(claims) == n {
+			p.after = claims[n-1].Subscription
+			return claims
+		}
+		p.b.settle(delivery.Released, claims...)
+		parked, err := p.b.store.Park(p.b.ctx)
+		p.b.is.NoErr(err)
+		if parked == 0 {
+			p.b.t.Fatalf("%d claims, not %d, and nothing more to park", len(claims), n)
+		}
+	}
+}
+
+// grows are the tables that a busy or an old system has many rows in.
+var grows = []string{"events", "deliveries", "settled", "attempts"}
+
+// cheap fails the test where a plan reads a table whole, or meets more than most rows in
+// one of its scans or sorts.
+func cheap(t *testing.T, what string, most int, plans []plan, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !slices.ContainsFunc(plans, func(p plan) bool { return p.name() == name }) {
+			t.Errorf("%s: no plan of %s was seen", what, name)
+		}
+	}
+	for i := range plans {
+		p := &plans[i]
+		for _, n := range p.Root.all() {
+			switch {
+			case n.Type == "Seq Scan" && slices.Contains(grows, n.Relation):
+				t.Errorf("%s: %s reads a table whole: %v", what, p.name(), n)
+			case n.Type == "Seq Scan" && n.Relation == "leases" && p.name() != "LeaseReclaim":
+				t.Errorf("%s: %s reads the leases whole: %v", what, p.name(), n)
+			case (n.scans() || strings.Contains(n.Type, "Sort") || strings.Contains(n.Type, "Hash")) && n.met() > most:
+				t.Errorf("%s: %s meets too many rows: %v", what, p.name(), n)
+			}
+		}
+	}
+}
+
+func touched(plans []plan, name string) (pages int) {
+	for i := range plans {
+		if p := &plans[i]; p.name() == name {
+			pages += p.Root.Hit + p.Root.Read
+		}
+	}
+	return pages
+}
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	n := 50_000
+	if testing.Short() {
+		n = 10_000
+	}
+	for shape := range shapes {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			b, c, w := setupPlans(t)
+			subs := load(b, shape, n)
+			checkPlans(t, b, c, w, shape, subs)
+			b.exec("ANALYZE postlane.events, postlane.deliveries, postlane.leases, postlane.settled, postlane.attempts, postlane.subscriptions")
+			b.pool.Reset()
+			checkPlans(t, b, c, w, shape+", analyzed", subs)
+		})
+	}
+}
+
+// checkPlans leads through the life of deliveries and looks at each statement's plan.
+func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs []delivery.SubscriptionID) {
+	t.Helper()
+	// Of so many rows a claim of 50 may come across: its window is 89 rows of each
+	// subscription.
+	const claim = planSubscriptions * 90
+	// Park's window is 2,000 rows of a subscription that had less to claim than it may.
+	const park = 2*planSubscriptions*2001 + 1
+	const batch = 2000
+	p := &passes{b: b}
+
+	var claims []delivery.Claim
+	plans := w.during(func() { claims = p.claim(50) })
+	cheap(t, what, park, plans, "DeliveryClaim")
+	for i := range plans {
+		if plans[i].name() == "DeliveryClaim" {
+			cheap(t, what, 2*claim, plans[i:i+1])
+		}
+	}
+
+	b.settle(delivery.Released, claims...)
+
+	// As if it had run for a while.
+	for range 5 {
+		b.settle(delivery.Succeeded, p.claim(50)...)
+	}
+	plans = w.during(func() { claims = p.claim(50) })
+	cheap(t, what, 2*claim, plans[len(plans)-1:], "DeliveryClaim")
+
+	plans = w.during(func() {
+		_, err := b.store.Renew(b.ctx, []*delivery.Claim{&claims[0], &claims[1]}, time.Minute)
+		b.is.NoErr(err)
+		b.settle(delivery.Succeeded, claims[:10]...)
+		b.settleAs(func(r *delivery.Result) { r.Verdict, r.Delay = delivery.Failed, time.Minute }, claims[10:20]...)
+		b.settle(delivery.Postponed, claims[20:30]...)
+		b.settle(delivery.Released, claims[30:35]...)
+		var mixed []delivery.Result
+		for i := range claims[35:40] {
+			mixed = append(mixed, delivery.Result{Claim: &claims[35+i], Verdict: delivery.Verdict(1 + i%2)})
+		}
+		_, err = b.store.Settle(b.ctx, mixed)
+		b.is.NoErr(err)
+	})
+	cheap(t, what, batch, plans, "LeaseRenew", "DeliverySettleDelivered", "DeliverySettleFailed", "DeliveryPostpone", "LeaseDrop", "StreamWake", "SubscriptionLockSettling")
+
+	plans = w.during(func() {
+		c.advance(time.Hour)
+		_, _, err := b.store.Ripen(b.ctx, 5)
+		b.is.NoErr(err)
+		_, err = b.store.Reclaim(b.ctx, 1000)
+		b.is.NoErr(err)
+		_, err = b.store.OldestDue(b.ctx)
+		b.is.NoErr(err)
+		_, err = b.store.DiscardDeleted(b.ctx, 100)
+		b.is.NoErr(err)
+	})
+	cheap(t, what, batch, plans, "DeliveryRipen", "LeaseReclaim", "StreamOldestDue", "DeliveryDiscardDeleted")
+
+	// Nothing to do is asked all the time.
+	plans = w.during(func() {
+		_, err := b.store.Reclaim(b.ctx, 1000)
+		b.is.NoErr(err)
+		_, _, err = b.store.Ripen(b.ctx, 1000)
+		b.is.NoErr(err)
+	})
+	cheap(t, what, batch, plans, "DeliveryRipen", "LeaseReclaim")
+
+	e := event("a new one")
+	e.Type = "type3"
+	plans = w.during(func() {
+		b.enqueueEvents(e)
+		e.ID = fmt.Sprint("evt_once", time.Now().UnixNano())
+		b.enqueueEvents(e, e)
+		b.enqueueEvents(e)
+		other := e
+		other.ID = ""
+		b.enqueueEvents(other, other)
+		e.Payload = nil
+		tx := b.begin()
+		_, err := delivery.Enqueue(b.ctx, tx, other, e)
+		b.is.True(err != nil)
+		b.is.NoErr(tx.Commit(b.ctx))
+	})
+	cheap(t, what, batch, plans, "EventEnqueue", "EventEnqueueOne", "EventGetMany", "EventUndo")
+
+	plans = w.during(func() {
+		for _, sub := range []delivery.SubscriptionID{subs[0], subs[len(subs)-1]} {
+			asset := "asset 7"
+			for _, f := range []delivery.Filter{
+				{}, {OfAsset: true}, {OfAsset: true, Asset: asset},
+				{States: []delivery.DeliveryState{delivery.Dead}}, {States: []delivery.DeliveryState{delivery.Delivered}},
+				{States: []delivery.DeliveryState{delivery.Pending}},
+			} {
+				for _, list := range []func(context.Context, delivery.SubscriptionID, delivery.Filter, delivery.ID, int) ([]delivery.Delivery, error){
+					b.store.Deliveries, b.store.DeliveriesOldest,
+				} {
+					page, err := list(b.ctx, sub, f, 0, 50)
+					b.is.NoErr(err)
+					if len(page) > 0 {
+						_, err = b.store.Delivery(b.ctx, sub, page[0].ID)
+						b.is.NoErr(err)
+						_, err = b.store.Attempts(b.ctx, sub, page[0].ID)
+						b.is.NoErr(err)
+					}
+				}
+			}
+		}
+	})
+	cheap(t, what, batch, plans, "LogList", "LogListOldest", "LogAttempts")
+
+	plans = w.during(func() {
+		for _, after := range []*string{nil, new(string)} {
+			streams, err := b.store.Streams(b.ctx, subs[0], after, 20)
+			b.is.NoErr(err)
+			b.is.True(len(streams) > 0)
+			_, err = b.store.Streams(b.ctx, subs[0], &streams[len(streams)-1].Asset, 20)
+			b.is.NoErr(err)
+		}
+	})
+	cheap(t, what, 21*1001, plans, "StreamList") // the depth is counted up to 1,000
+
+	plans = w.during(func() {
+		page, err := b.store.Deliveries(b.ctx, subs[0], delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 1)
+		b.is.NoErr(err)
+		b.is.NoErr(b.store.Discard(b.ctx, subs[0], page[0].ID, "x"))
+	})
+	cheap(t, what, batch, plans, "DeliveryLock", "DeliveryInFlight", "DeliveryRemove", "StreamWake")
+}
+
+// What a claimed delivery costs does not grow with the backlog behind it.
+func TestAClaimCostsTheSameAtFiftyTimesTheBacklog(t *testing.T) {
+	t.Parallel()
+	for shape := range shapes {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			perRow := func(n int) float64 {
+				b, _, w := setupPlans(t)
+				load(b, shape, n)
+				p := &passes{b: b}
+				for parked := int64(1); parked > 0; { // what a claim that found too little leads to
+					var err error
+					parked, err = b.store.Park(b.ctx)
+					b.is.NoErr(err)
+				}
+				b.settle(delivery.Succeeded, p.claim(10)...)
+				pages, rows := 0, 0
+				for range 10 {
+					var claims []delivery.Claim
+					plans := w.during(func() { claims = p.claim(4) })
+					pages += touched(plans, "DeliveryClaim")
+					rows += len(claims)
+					b.settle(delivery.Succeeded, claims...)
+				}
+				return float64(pages) / float64(rows)
+			}
+			small, large := perRow(1000), perRow(50_000)
+			t.Logf("%.1f pages a claimed delivery at 1,000, %.1f at 50,000", small, large)
+			if large > 2*small {
+				t.Errorf("%.1f pages a claimed delivery at a backlog of 1,000, %.1f at 50,000", small, large)
+			}
+		})
+	}
+}
