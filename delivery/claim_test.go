@@ -81,7 +81,7 @@ func (l *ledger) work(ctx context.Context, store *delivery.Store, total int) err
 			return err
 		}
 		if len(claims) == 0 {
-			if _, err := store.Park(ctx); err != nil {
+			if _, err := store.Park(ctx, 20); err != nil {
 				return err
 			}
 			continue
@@ -317,11 +317,11 @@ func TestBlockedDeliveriesHideNothing(t *testing.T) {
 	b.is.Equal(len(first), 2)
 	b.is.True(slices.ContainsFunc(first, func(c delivery.Claim) bool { return c.Subscription == quiet }))
 	b.is.True(slices.ContainsFunc(first, func(c delivery.Claim) bool { return c.Subscription == flooded && c.Asset == "hot" }))
-	parked, err := b.store.Park(b.ctx)
+	parked, err := b.store.Park(b.ctx, 100)
 	b.is.NoErr(err)
 	b.is.Equal(parked, int64(499))
 	b.is.Equal(assets(b.claim(10)), []string{"cold"})
-	parked, err = b.store.Park(b.ctx)
+	parked, err = b.store.Park(b.ctx, 100)
 	b.is.NoErr(err)
 	b.is.Equal(parked, int64(0)) // each once
 	b.settle(delivery.Succeeded, first...)
@@ -349,7 +349,7 @@ func TestParkAndSettleLeaveNoOrphan(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := b.store.Park(ctx); err != nil {
+				if _, err := b.store.Park(ctx, 20); err != nil {
 					parked <- err
 					return
 				}
@@ -448,7 +448,7 @@ func TestBC09_ALockedHeadIsNotOvertaken(t *testing.T) {
 	b.is.NoErr(err)
 	b.is.Equal(len(claims), 1)
 	b.is.Equal(claims[0].Seq, d3)
-	_, err = b.store.Park(ctx) // nor does this, and it marks nothing whose head it cannot lock
+	_, err = b.store.Park(ctx, 100) // nor does this, and it marks nothing whose head it cannot lock
 	b.is.NoErr(err)
 	claims, err = b.store.Claim(ctx, request(10))
 	b.is.NoErr(err)

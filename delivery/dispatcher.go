@@ -267,7 +267,7 @@ func (d *Dispatcher) tidy(ctx context.Context) (changed int64, next time.Duratio
 	if err != nil {
 		return 0, -1, err
 	}
-	parked, err := d.store.Park(ctx)
+	parked, err := d.store.Park(ctx, d.config.MaxInFlightPerSubscription)
 	return ripened + parked, next, err
 }
 

@@ -640,7 +640,7 @@ func TestSerializeMakesConcurrentOrderExact(t *testing.T) {
 		for _, c := range claims {
 			b.is.Equal(string(c.Payload), fmt.Sprint(n))
 		}
-		_, err := b.store.Park(b.ctx)
+		_, err := b.store.Park(b.ctx, 100)
 		b.is.NoErr(err)
 		b.settle(delivery.Succeeded, claims...)
 	}

@@ -453,7 +453,7 @@ func TestBC08_AWorkersClockDecidesNothing(t *testing.T) {
 		b.is.NoErr(err)
 		_, err = b.store.Reclaim(b.ctx, 10)
 		b.is.NoErr(err)
-		_, err = b.store.Park(b.ctx)
+		_, err = b.store.Park(b.ctx, 100)
 		b.is.NoErr(err)
 		list, err := b.store.Deliveries(b.ctx, sub, delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 10)
 		b.is.NoErr(err)

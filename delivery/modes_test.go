@@ -62,7 +62,7 @@ func live(b *bundle) {
 	payload, err := b.store.Payload(b.ctx, &big)
 	b.is.NoErr(err)
 	b.is.True(bytes.Equal(payload, large.Payload))
-	parked, err := b.store.Park(b.ctx)
+	parked, err := b.store.Park(b.ctx, 100)
 	b.is.NoErr(err)
 	b.is.Equal(parked, int64(0))
 	all := make([]*delivery.Claim, len(claims))

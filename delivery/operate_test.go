@@ -64,7 +64,7 @@ func TestADeadLetterHoldsItsStream(t *testing.T) {
 				for range 2 {
 					_, _, err := b.store.Ripen(b.ctx, 100)
 					b.is.NoErr(err)
-					_, err = b.store.Park(b.ctx)
+					_, err = b.store.Park(b.ctx, 100)
 					b.is.NoErr(err)
 					_, err = b.store.Reclaim(b.ctx, 100)
 					b.is.NoErr(err)
@@ -135,7 +135,7 @@ func TestRevivingResetsTheAttemptsAndTakesItsPlace(t *testing.T) {
 		b.is.Equal(len(claims), 1)
 		b.is.Equal(claims[0].Attempt, 1)
 		got = append(got, claims[0].ID())
-		_, err := b.store.Park(b.ctx)
+		_, err := b.store.Park(b.ctx, 100)
 		b.is.NoErr(err)
 		b.settle(delivery.Succeeded, claims...)
 	}
@@ -174,7 +174,7 @@ func TestARevivedLetterBeforeOneInFlight(t *testing.T) {
 				_, err := b.store.Reclaim(b.ctx, 10)
 				b.is.NoErr(err)
 			case "is parked and released":
-				parked, err := b.store.Park(b.ctx)
+				parked, err := b.store.Park(b.ctx, 100)
 				b.is.NoErr(err)
 				b.is.Equal(parked, int64(1))
 				b.settle(delivery.Released, flying...)
@@ -195,7 +195,7 @@ func TestARevivedLetterBeforeOneInFlight(t *testing.T) {
 				c.advance(time.Hour)
 				_, _, err := b.store.Ripen(b.ctx, 10)
 				b.is.NoErr(err)
-				_, err = b.store.Park(b.ctx)
+				_, err = b.store.Park(b.ctx, 100)
 				b.is.NoErr(err)
 			}
 			if end == "dies" {
@@ -356,7 +356,7 @@ func TestBC28_PausingKeepsWhatIsPendingInOrder(t *testing.T) {
 				c.advance(time.Minute)
 				_, _, err := b.store.Ripen(b.ctx, 100)
 				b.is.NoErr(err)
-				_, err = b.store.Park(b.ctx)
+				_, err = b.store.Park(b.ctx, 100)
 				b.is.NoErr(err)
 				b.is.Equal(len(b.claim(10)), 0)
 			}

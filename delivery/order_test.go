@@ -86,7 +86,7 @@ func TestTheTieThatTheSequenceBreaks(t *testing.T) {
 		is.Equal(len(claims), 1)
 		got = append(got, claims[0].EventID)
 		b.settle(delivery.Succeeded, claims...)
-		_, err := b.store.Park(ctx)
+		_, err := b.store.Park(ctx, 100)
 		is.NoErr(err)
 	}
 	is.Equal(got, append(tied, "new_evt_9", "new_evt_5", "new_evt_1"))

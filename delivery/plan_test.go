@@ -206,7 +206,7 @@ func (p *passes) claim(n int) []delivery.Claim {
 			return claims
 		}
 		p.b.settle(delivery.Released, claims...)
-		parked, err := p.b.store.Park(p.b.ctx)
+		parked, err := p.b.store.Park(p.b.ctx, 25)
 		p.b.is.NoErr(err)
 		if parked == 0 {
 			p.b.t.Fatalf("%d claims, not %d, and nothing more to park", len(claims), n)
@@ -410,7 +410,7 @@ func TestAClaimCostsTheSameAtFiftyTimesTheBacklog(t *testing.T) {
 				p := &passes{b: b}
 				for parked := int64(1); parked > 0; { // what a claim that found too little leads to
 					var err error
-					parked, err = b.store.Park(b.ctx)
+					parked, err = b.store.Park(b.ctx, 25)
 					b.is.NoErr(err)
 				}
 				b.settle(delivery.Succeeded, p.claim(10)...)
@@ -428,6 +428,31 @@ func TestAClaimCostsTheSameAtFiftyTimesTheBacklog(t *testing.T) {
 			t.Logf("%.1f pages a claimed delivery at 1,000, %.1f at 50,000", small, large)
 			if large > 2*small {
 				t.Errorf("%.1f pages a claimed delivery at a backlog of 1,000, %.1f at 50,000", small, large)
+			}
+		})
+	}
+}
+
+// Park is what a dispatcher does whenever a claim finds less than it may send, which with
+// every slot taken, or a backlog that is paused, is all the time. It looks where a claim
+// was short of what it could have had, and not at what merely waits.
+func TestParkingLooksOnlyWhereAClaimWasShort(t *testing.T) {
+	t.Parallel()
+	for _, shape := range []string{"uniform", "paused"} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			b, _, w := setupPlans(t)
+			load(b, shape, 20_000)
+			claims, err := b.store.Claim(b.ctx, delivery.ClaimRequest{Claimant: "test", Max: 10_000, MaxInFlight: 25, Lease: time.Minute})
+			b.is.NoErr(err)
+			b.is.Equal(len(claims)%25, 0) // every slot is taken
+			plans := w.during(func() {
+				parked, err := b.store.Park(b.ctx, 25)
+				b.is.NoErr(err)
+				b.is.Equal(parked, int64(0))
+			})
+			if pages := touched(plans, "DeliveryPark"); pages > 40*planSubscriptions {
+				t.Errorf("%d pages to park nothing of %d subscriptions", pages, planSubscriptions)
 			}
 		})
 	}
