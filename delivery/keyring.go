@@ -3,6 +3,7 @@ package delivery
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -22,6 +23,7 @@ const KeySize = 32
 type Keyring struct {
 	current string
 	keys    map[string]cipher.AEAD
+	derive  []byte
 }
 
 // NewKeyring returns a keyring that encrypts with the first key and decrypts with
@@ -47,10 +49,21 @@ func NewKeyring(keys ...[]byte) (*Keyring, error) {
 		id := hex.EncodeToString(sum[:4])
 		if i == 0 {
 			k.current = id
+			k.derive = derived(key, "postlane derive")
 		}
 		k.keys[id] = aead
 	}
 	return k, nil
+}
+
+// Derive returns a key of 32 bytes for another purpose, the same for everybody who has
+// the keyring's first key. It tells nothing about that key.
+func (k *Keyring) Derive(purpose string) []byte { return derived(k.derive, purpose) }
+
+func derived(key []byte, purpose string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(purpose))
+	return h.Sum(nil)
 }
 
 // ParseKeyring reads keys in base64, the current one first.

@@ -17,6 +17,8 @@ type Stream struct {
 	Head Delivery
 	// InFlight is for how long the head has been in flight; negative if it is not.
 	InFlight time.Duration
+	// Since is when the head was written, or, where it holds the stream, when it died.
+	Since time.Time
 	// Depth counts the deliveries in the stream, the head included, up to 1,000.
 	Depth int
 }
@@ -41,7 +43,10 @@ func (s *Store) Streams(ctx context.Context, sub SubscriptionID, after *string, 
 		case r.InFlightMs >= 0:
 			head.State = Delivering
 		}
-		streams[i] = Stream{Asset: head.Asset, Head: head, InFlight: time.Duration(r.InFlightMs) * time.Millisecond, Depth: int(r.Depth)}
+		streams[i] = Stream{Asset: head.Asset, Head: head, InFlight: time.Duration(r.InFlightMs) * time.Millisecond, Depth: int(r.Depth), Since: r.CreatedAt}
+		if r.HeldAt != nil {
+			streams[i].Since = *r.HeldAt
+		}
 	}
 	return streams, nil
 }

@@ -146,7 +146,7 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter), V1a: r.PublicKey != nil,
 		},
 		HeaderNames: r.HeaderNames,
-		State: State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),
+		State:       State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),
 		Created: r.CreatedAt, Updated: r.UpdatedAt, Revision: r.Revision,
 	}
 	if r.MaxInFlight != nil {

@@ -59,7 +59,8 @@ func (a *app) root() *cli.Command {
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
-			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.benchCommand(),
+			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(),
+			a.keysCommand(), a.benchCommand(),
 		},
 	}
 	a.prepare(root)
@@ -179,4 +180,3 @@ func (a *app) print(c *cli.Command, v any, human func(w io.Writer)) error {
 	human(a.out)
 	return nil
 }
-

@@ -44,7 +44,7 @@ func (a *app) deliveriesCommand() *cli.Command {
 				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg, deliveryArg}, a.deliveryShow),
 			},
 			act("retry", "return dead letters to pending", "retried", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
-				return s.Revive(ctx, sub, id)
+				return s.ReviveBy(ctx, sub, id, actor())
 			}),
 			act("discard", "give deliveries up, so that their streams go on", "discarded", func(ctx context.Context, c *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
 				return s.Discard(ctx, sub, id, c.String("reason"))
@@ -126,15 +126,16 @@ func (a *app) deliveryShow(ctx context.Context, c *cli.Command, store *delivery.
 	if err != nil {
 		return err
 	}
-	v := view.DeliveryWithAttempts{Delivery: view.NewDelivery(sub, &d), History: make([]view.Attempt, len(attempts))}
-	for i := range attempts {
-		v.History[i] = view.NewAttempt(&attempts[i])
+	revivals, err := store.Revivals(ctx, sub, id)
+	if err != nil {
+		return err
 	}
+	v := view.NewDeliveryWithAttempts(sub, &d, attempts, revivals)
 	return a.print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "delivery   %s of %s\nevent      %s (%s)\nasset      %s\nstate      %s %s\ncreated    %s\ndue        %s\nsettled    %s\n\n",
 			v.ID, v.Subscription, v.EventID, v.EventType, mark(v.Asset), v.State, mark(v.Reason), v.CreatedAt.Format(time.RFC3339Nano), markTime(v.DueAt), markTime(v.SettledAt))
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "ATTEMPT\tSTARTED\tOUTCOME\tSTATUS\tMS\tANSWER")
+		fmt.Fprintln(t, "ATTEMPT\tRETRIED BY\tSTARTED\tOUTCOME\tSTATUS\tMS\tANSWER")
 		for _, x := range v.History {
 			status, took := "-", "-"
 			if x.Status != nil {
@@ -143,10 +144,18 @@ func (a *app) deliveryShow(ctx context.Context, c *cli.Command, store *delivery.
 			if x.DurationMS != nil {
 				took = fmt.Sprint(*x.DurationMS)
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.60q\n", x.Number, x.StartedAt.Format(time.RFC3339Nano), x.Outcome, status, took, mark(x.Answer))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%.60q\n", x.Number, retriedBy(&x), x.StartedAt.Format(time.RFC3339Nano), x.Outcome, status, took, mark(x.Answer))
 		}
 		t.Flush()
 	})
+}
+
+// retriedBy says who had retried the dead letter before an attempt, if anybody had.
+func retriedBy(a *view.Attempt) string {
+	if a.Manual && a.RetriedBy == nil {
+		return "somebody"
+	}
+	return mark(a.RetriedBy)
 }
 
 // deliveryAct acts on each of the deliveries named, goes on after a failure, and fails if
@@ -230,7 +239,8 @@ func (a *app) streamList(ctx context.Context, c *cli.Command, store *delivery.St
 		text := c.String("after")
 		after = &text
 	}
-	if _, err := store.Subscription(ctx, sub); err != nil {
+	owner, err := store.Subscription(ctx, sub)
+	if err != nil {
 		return err
 	}
 	list, err := store.Streams(ctx, sub, after, limit)
@@ -243,13 +253,13 @@ func (a *app) streamList(ctx context.Context, c *cli.Command, store *delivery.St
 	}
 	views := make([]view.Stream, len(list))
 	for i := range list {
-		views[i] = view.NewStream(sub, &list[i])
+		views[i] = view.NewStream(owner, &list[i])
 	}
 	return a.print(c, view.NewList(views, next), func(w io.Writer) {
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "ASSET\tDEPTH\tHEAD\tSTATE\tATTEMPTS\tDUE\tREASON")
+		fmt.Fprintln(t, "ASSET\tDEPTH\tHEAD\tSTATE\tSINCE\tATTEMPTS\tDUE\tREASON")
 		for _, v := range views {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", mark(v.Asset), v.Depth, v.Head.ID, v.Head.State, v.Head.Attempts, markTime(v.Head.DueAt), mark(v.Head.Reason))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", mark(v.Asset), v.Depth, v.Head.ID, v.State, v.Since.Format(time.RFC3339), v.Head.Attempts, markTime(v.Head.DueAt), v.Reason)
 		}
 		t.Flush()
 	})

@@ -106,6 +106,9 @@ func settingFlags() []cli.Flag {
 		&cli.StringFlag{Name: "on-dead", Usage: "what a dead letter does to its stream: continue or hold (default: continue)"},
 		&cli.IntFlag{Name: "max-attempts", Usage: "failed attempts after which a delivery is dead (default: 8)"},
 		&cli.IntFlag{Name: "subscription-max-in-flight", Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
+		&cli.BoolFlag{Name: "v1a", Usage: "sign with an Ed25519 key too, whose public half verifies"},
+		&cli.StringMapFlag{Name: "header", Usage: "NAME=VALUE, sent with every request; repeat for more; replaces those there were"},
+		&cli.BoolFlag{Name: "no-headers", Usage: "send none of its own any more"},
 		&cli.IntFlag{Name: "disable-after", Usage: "dead deliveries in a row that disable it; -1: never (default: 20)"},
 	}
 }
@@ -130,6 +133,14 @@ func applySettings(c *cli.Command, s *delivery.Settings) {
 	}
 	if c.IsSet("subscription-max-in-flight") {
 		s.MaxInFlight = c.Int("subscription-max-in-flight")
+	}
+	if c.IsSet("v1a") {
+		s.V1a = c.Bool("v1a")
+	}
+	if c.IsSet("header") {
+		s.Headers = c.StringMap("header")
+	} else if c.Bool("no-headers") {
+		s.Headers = map[string]string{}
 	}
 	if c.IsSet("disable-after") {
 		s.DisableAfter = c.Int("disable-after")
@@ -229,7 +240,13 @@ func (a *app) subscriptionRotate(ctx context.Context, c *cli.Command, store *del
 	if err != nil {
 		return err
 	}
-	v := map[string]any{"id": id.String(), "secret": secret.Reveal(), "overlap_seconds": int(overlap.Seconds()), "signing": view.SigningExplained}
+	sub, err := store.Subscription(ctx, id)
+	if err != nil {
+		return err
+	}
+	v := view.RotatedSecret{
+		ID: id.String(), Secret: secret.Reveal(), Overlap: int(overlap.Seconds()), PublicKey: view.NewSubscription(sub).PublicKey, Signing: view.SigningExplained,
+	}
 	return a.print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "secret  %s\n\nIt is shown only now. The old secret signs beside it for %v.\n", secret.Reveal(), overlap)
 	})
@@ -300,4 +317,10 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 	row("on dead", v.OnDead)
 	row("max attempts", v.MaxAttempts)
 	row("failures", v.FailureCount)
+	if len(v.HeaderNames) > 0 {
+		row("headers", strings.Join(v.HeaderNames, ", "))
+	}
+	if v.PublicKey != nil {
+		row("public key", *v.PublicKey)
+	}
 }

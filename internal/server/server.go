@@ -17,6 +17,7 @@ import (
 
 	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/api"
 	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/settings"
 )
@@ -26,7 +27,8 @@ type Config struct {
 	Settings settings.Settings
 	Pool     *pgxpool.Pool
 	Store    *delivery.Store
-	// Dispatcher is its configuration; Store and Logger are filled in.
+	// Dispatcher is its configuration; Store and Logger are filled in. Sender is
+	// required: the API's test requests go through it too.
 	Dispatcher delivery.Config
 	Logger     *slog.Logger
 	// Ready, if set, is told the address once requests are answered.
@@ -48,12 +50,19 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	v1, err := api.New(api.Config{
+		Pool: c.Pool, Store: c.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey,
+		CursorKey: c.Settings.Keyring.Derive("cursors"), Rate: c.Settings.Rate, Logger: c.Logger,
+	})
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", c.Settings.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
 	}
 	h := http.Server{
-		Handler:           handler(c.Pool, dispatcher),
+		Handler:           handler(c.Pool, dispatcher, v1),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -91,8 +100,11 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
-func handler(pool *pgxpool.Pool, d *delivery.Dispatcher) http.Handler {
+func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1 http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	for _, path := range []string{"/v1/", "/openapi.json", "/openapi-3.0.json", "/docs"} {
+		mux.Handle(path, v1)
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"status": "ok"})
 	})

@@ -42,8 +42,14 @@ type Settings struct {
 	Listen      string
 	Mode        Mode
 	OperatorKey string
-	Keyring     *delivery.Keyring
+	// Rate is how many requests a second an API key may make.
+	Rate    float64
+	Keyring *delivery.Keyring
 }
+
+// minOperatorKey is the shortest operator's key that is taken: it opens everything, and
+// nothing but its length keeps it from being guessed.
+const minOperatorKey = 20
 
 // Flags returns the flags for what a command needs.
 func Flags(need Need) []cli.Flag {
@@ -58,7 +64,8 @@ func Flags(need Need) []cli.Flag {
 	if need&NeedListen != 0 {
 		flags = append(flags,
 			flag("listen", "127.0.0.1:8080", "the address that the server listens on"),
-			flag("operator-key", "", "the operator's API key. Prefer the environment: flags show in process lists"))
+			flag("operator-key", "", "the operator's API key. Prefer the environment: flags show in process lists"),
+			&cli.FloatFlag{Name: "rate-limit", Value: 100, Usage: "requests a second that each API key may make, twice as many at once", Sources: cli.EnvVars(Env("rate-limit"))})
 	}
 	return flags
 }
@@ -77,6 +84,7 @@ func Env(flag string) string {
 func Read(c *cli.Command, need Need) (Settings, error) {
 	s := Settings{
 		DatabaseURL: c.String("database-url"), Listen: c.String("listen"), Mode: Mode(c.String("mode")), OperatorKey: c.String("operator-key"),
+		Rate: c.Float("rate-limit"),
 	}
 	var errs []error
 	refuse := func(name, problem string) { errs = append(errs, fmt.Errorf("%s (or -%s) %s", Env(name), name, problem)) }
@@ -101,6 +109,12 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 	if need&NeedListen != 0 {
 		if _, _, err := net.SplitHostPort(s.Listen); err != nil {
 			refuse("listen", fmt.Sprintf("is %q; use host:port, such as 127.0.0.1:8080", s.Listen))
+		}
+		if s.OperatorKey != "" && len(s.OperatorKey) < minOperatorKey {
+			refuse("operator-key", fmt.Sprintf("is shorter than %d characters; make one with: openssl rand -base64 32", minOperatorKey))
+		}
+		if !(s.Rate > 0) {
+			refuse("rate-limit", "is not above 0")
 		}
 	}
 	return s, errors.Join(errs...)

@@ -44,6 +44,9 @@ type Subscription struct {
 	MaxInFlight  *int      `json:"max_in_flight"`
 	DisableAfter *int      `json:"disable_after"`
 	FailureCount int       `json:"failure_count"`
+	HeaderNames  []string  `json:"header_names"`
+	V1a          bool      `json:"v1a"`
+	PublicKey    *string   `json:"public_key"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
 }
@@ -53,7 +56,8 @@ func NewSubscription(s *delivery.Subscription) Subscription {
 	v := Subscription{
 		ID: s.ID.String(), Tenant: s.Tenant, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, State: string(s.State),
 		StateReason: some(s.Reason), StateSince: s.Since.UTC(), OnDead: string(s.OnDead), MaxAttempts: s.MaxAttempts,
-		MaxInFlight: someInt(s.MaxInFlight), FailureCount: s.Failures, CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
+		MaxInFlight: someInt(s.MaxInFlight), FailureCount: s.Failures, HeaderNames: append([]string{}, s.HeaderNames...),
+		V1a: s.V1a, PublicKey: some(s.PublicKey), CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
 	}
 	if s.DisableAfter > 0 {
 		v.DisableAfter = &s.DisableAfter
@@ -68,6 +72,7 @@ type Signing struct {
 	Signed    string `json:"signed_content"`
 	Timestamp string `json:"timestamp"`
 	Libraries string `json:"libraries"`
+	Snippet   string `json:"snippet"`
 }
 
 // SigningExplained is the answer to "how do I verify this".
@@ -77,13 +82,43 @@ var SigningExplained = Signing{
 	Signed:    "webhook-id + '.' + webhook-timestamp + '.' + the raw body, before any parsing",
 	Timestamp: "the second at which this attempt was sent. Refuse one that is more than 5 minutes from your clock, either way: otherwise whoever captures a request can send it again later. Remember webhook-id for that long, and a repeated event is recognised too",
 	Libraries: "https://www.standardwebhooks.com lists verifiers for many languages",
+	Snippet:   snippet,
 }
+
+// snippet verifies a request in a language that most can read. It throws on what is
+// not to be trusted, and returns the body.
+const snippet = `import { createHmac, timingSafeEqual } from "node:crypto";
+
+// headers: the request's, names in small letters; body: a Buffer of its raw bytes
+export function verify(secret, headers, body) {
+  const id = headers["webhook-id"], timestamp = headers["webhook-timestamp"];
+  if (!(Math.abs(Date.now() / 1000 - Number(timestamp)) <= 300)) throw new Error("too old, or from the future");
+  const key = Buffer.from(secret.replace("whsec_", ""), "base64");
+  const expected = createHmac("sha256", key).update(id + "." + timestamp + ".").update(body).digest();
+  for (const part of String(headers["webhook-signature"]).split(" ")) {
+    const [version, text] = part.split(",");
+    const given = Buffer.from(text ?? "", "base64");
+    if (version === "v1" && given.length === expected.length && timingSafeEqual(given, expected)) return body;
+  }
+  throw new Error("no signature fits");
+}
+`
 
 // SubscriptionWithSecret is the answer to creating one.
 type SubscriptionWithSecret struct {
 	Subscription
 	Secret  string  `json:"secret"`
 	Signing Signing `json:"signing"`
+}
+
+// RotatedSecret is the answer to rotating one.
+type RotatedSecret struct {
+	ID      string `json:"id"`
+	Secret  string `json:"secret"`
+	Overlap int    `json:"overlap_seconds"`
+	// PublicKey is the new one, where v1a is chosen.
+	PublicKey *string `json:"public_key"`
+	Signing   Signing `json:"signing"`
 }
 
 // Delivery is delivery.Delivery.
@@ -112,18 +147,22 @@ func NewDelivery(sub delivery.SubscriptionID, d *delivery.Delivery) Delivery {
 
 // Attempt is delivery.Attempt, without what is for operators only.
 type Attempt struct {
-	Number      int       `json:"number"`
-	StartedAt   time.Time `json:"started_at"`
-	Outcome     string    `json:"outcome"`
-	Meaning     string    `json:"meaning"`
-	Status      *int      `json:"status"`
-	DurationMS  *int64    `json:"duration_ms"`
-	DNSMS       float64   `json:"dns_ms"`
-	ConnectMS   float64   `json:"connect_ms"`
-	TLSMS       float64   `json:"tls_ms"`
-	FirstByteMS float64   `json:"first_byte_ms"`
-	Answer      *string   `json:"answer"`
-	AnswerCut   bool      `json:"answer_cut"`
+	// Manual says that it came after somebody had retried the dead letter; when and who.
+	Manual      bool       `json:"manual"`
+	RetriedAt   *time.Time `json:"retried_at"`
+	RetriedBy   *string    `json:"retried_by"`
+	Number      int        `json:"number"`
+	StartedAt   time.Time  `json:"started_at"`
+	Outcome     string     `json:"outcome"`
+	Meaning     string     `json:"meaning"`
+	Status      *int       `json:"status"`
+	DurationMS  *int64     `json:"duration_ms"`
+	DNSMS       float64    `json:"dns_ms"`
+	ConnectMS   float64    `json:"connect_ms"`
+	TLSMS       float64    `json:"tls_ms"`
+	FirstByteMS float64    `json:"first_byte_ms"`
+	Answer      *string    `json:"answer"`
+	AnswerCut   bool       `json:"answer_cut"`
 }
 
 // NewAttempt returns the view of an attempt. The answer is shown as text, with a mark
@@ -144,26 +183,70 @@ func NewAttempt(a *delivery.Attempt) Attempt {
 	return v
 }
 
+// Revival is delivery.Revival.
+type Revival struct {
+	At time.Time `json:"at"`
+	By *string   `json:"by"`
+}
+
 // DeliveryWithAttempts is a delivery and its history.
 type DeliveryWithAttempts struct {
 	Delivery
-	History []Attempt `json:"attempts_made"`
+	History  []Attempt `json:"attempts_made"`
+	Revivals []Revival `json:"retries"`
+}
+
+// NewDeliveryWithAttempts returns the view of a delivery with all that happened to it.
+func NewDeliveryWithAttempts(sub delivery.SubscriptionID, d *delivery.Delivery, attempts []delivery.Attempt, revivals []delivery.Revival) DeliveryWithAttempts {
+	v := DeliveryWithAttempts{
+		Delivery: NewDelivery(sub, d), History: make([]Attempt, len(attempts)), Revivals: make([]Revival, len(revivals)),
+	}
+	for i, r := range revivals {
+		v.Revivals[i] = Revival{At: r.At.UTC(), By: some(r.By)}
+	}
+	for i := range attempts {
+		v.History[i] = NewAttempt(&attempts[i])
+		if r := delivery.RevivalOf(&attempts[i], revivals); r != nil {
+			v.History[i].Manual, v.History[i].RetriedAt, v.History[i].RetriedBy = true, utc(&r.At), some(r.By)
+		}
+	}
+	return v
 }
 
 // Stream is delivery.Stream.
 type Stream struct {
-	Asset      *string  `json:"asset"`
-	Depth      int      `json:"depth"`
-	InFlightMS *int64   `json:"in_flight_ms"`
-	Head       Delivery `json:"head"`
+	Asset *string `json:"asset"`
+	Depth int     `json:"depth"`
+	// State is held, in_flight, retrying, stopped (the subscription is) or waiting.
+	State string `json:"state"`
+	// Reason says it in words; Since is when the head was written, or died.
+	Reason     string    `json:"reason"`
+	Since      time.Time `json:"since"`
+	InFlightMS *int64    `json:"in_flight_ms"`
+	Head       Delivery  `json:"head"`
 }
 
+// StreamStates are the states of a Stream.
+const StreamStates = "held,in_flight,retrying,stopped,waiting"
+
 // NewStream returns the view of a stream of a subscription.
-func NewStream(sub delivery.SubscriptionID, s *delivery.Stream) Stream {
-	v := Stream{Asset: some(s.Asset), Depth: s.Depth, Head: NewDelivery(sub, &s.Head)}
+func NewStream(sub *delivery.Subscription, s *delivery.Stream) Stream {
+	v := Stream{Asset: some(s.Asset), Depth: s.Depth, Head: NewDelivery(sub.ID, &s.Head), Since: s.Since.UTC()}
 	if s.InFlight >= 0 {
 		n := s.InFlight.Milliseconds()
 		v.InFlightMS = &n
+	}
+	switch {
+	case s.Head.Held:
+		v.State, v.Reason = "held", "the head is dead and holds the stream: "+s.Head.Reason
+	case s.InFlight >= 0:
+		v.State, v.Reason = "in_flight", "the head is being sent"
+	case sub.State != delivery.Active:
+		v.State, v.Reason = "stopped", "the subscription is "+string(sub.State)
+	case s.Head.Due != nil:
+		v.State, v.Reason = "retrying", "the head failed and waits for its next attempt"
+	default:
+		v.State, v.Reason = "waiting", "the head waits for its turn"
 	}
 	return v
 }
@@ -253,4 +336,29 @@ func printable(b []byte) string {
 		b = b[n:]
 	}
 	return string(out)
+}
+
+// RetriedRange is what became of a range of dead letters.
+type RetriedRange struct {
+	DryRun bool `json:"dry_run"`
+	// Matched is how many there were at the beginning.
+	Matched int64 `json:"matched"`
+	Retried int   `json:"retried"`
+	// Skipped are those whose event is no longer kept, or that somebody else took.
+	Skipped int `json:"skipped"`
+	// NextCursor is where to go on, null at the end.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// Enqueued is delivery.Enqueued.
+type Enqueued struct {
+	ID  string `json:"id"`
+	Seq int64  `json:"seq"`
+	// Duplicate says that it was written before, as the same event.
+	Duplicate bool `json:"duplicate"`
+}
+
+// NewEnqueued returns the view of what became of an event.
+func NewEnqueued(e delivery.Enqueued) Enqueued {
+	return Enqueued{ID: e.ID, Seq: e.Seq, Duplicate: e.Duplicate}
 }

@@ -1,0 +1,27 @@
+package api
+
+import (
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// unreachable reports whether an error means that the database is away, full or being
+// restarted, as opposed to refusing what was asked.
+func unreachable(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) != 5 {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "08", "53", "57": // connection, resources, operator intervention
+		return true
+	}
+	return pg.Code == "25006" // read-only: a standby
+}
