@@ -37,8 +37,7 @@ func TestAnOutageOfTheDatabaseChargesNothingAndLosesNothing(t *testing.T) {
 	}
 	p.set(true)
 	close(hold) // all 16 are answered while nothing can be recorded
-	for !strings.Contains(await(t, lines), "recording attempts failed") {
-	}
+	logged(t, lines, "recording attempts failed")
 	s.eventually(func() bool { // the leases have run out, and more than that
 		var expired bool
 		s.is.NoErr(s.pool.QueryRow(s.ctx, "SELECT bool_and(lease_until < now() - interval '1 s') FROM postlane.leases").Scan(&expired))

@@ -153,6 +153,39 @@ func TestPauseReturnsWhenNoRequestStartsAnyMore(t *testing.T) {
 	s.is.Equal(s.receiver.Verdict().Duplicates, int64(0))
 }
 
+func TestPauseWaitsForAClaimThatHasNotStartedItsRequest(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	c := s.patient(s.config())
+	started := make(chan struct{}, 10)
+	c.Sender = sendFunc{c.Sender, func(send func() sender.Result, _ sender.Request) sender.Result {
+		started <- struct{}{}
+		return send()
+	}}
+	s.enqueue("x", "x")
+	// Between claim and request the subscription's secrets are read.
+	tx, err := s.pool.Begin(s.ctx)
+	s.is.NoErr(err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(s.ctx, "LOCK TABLE postlane.subscription_secrets IN ACCESS EXCLUSIVE MODE")
+	s.is.NoErr(err)
+	s.dispatch(c)
+	s.eventually(func() bool { return s.counts(sub) == "pending:1 delivering:1 " })
+	paused := make(chan error, 1)
+	go func() {
+		_, err := s.store.Pause(s.ctx, sub, "")
+		paused <- err
+	}()
+	s.eventually(func() bool { return s.subscription(sub).State == delivery.Paused })
+	s.is.NoErr(tx.Rollback(s.ctx))
+	s.is.NoErr(await(t, paused))
+	n := len(started) // 1, or 0 where this took so long that the claim was released
+	s.eventually(func() bool { return s.counts(sub) == fmt.Sprintf("pending:%d ", 2-n)+strings.Repeat("delivered:1 ", n) })
+	s.is.Equal(len(started), n)
+	s.is.Equal(s.requests("/a"), n)
+}
+
 func TestPauseDoesNotWaitForAnEndpointThatHangs(t *testing.T) {
 	t.Parallel()
 	s := setupSite(t)

@@ -131,9 +131,9 @@ func TestADispatcherRunsOnce(t *testing.T) {
 	s := setupSite(t)
 	d, stop := s.dispatch(s.config())
 	s.eventually(d.Listening)
-	s.is.True(d.Run(s.ctx) != nil) // while it runs
+	s.is.True(d.Run(s.within(10*time.Second)) != nil) // while it runs
 	s.is.NoErr(stop())
-	s.is.True(d.Run(s.ctx) != nil) // and after
+	s.is.True(d.Run(s.within(10*time.Second)) != nil) // and after
 }
 
 func TestADispatcherThatNeverRunsHoldsNothing(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,6 +148,22 @@ type lineWriter chan string
 func (w lineWriter) Write(p []byte) (int, error) {
 	tell(w, string(p))
 	return len(p), nil
+}
+
+// logged waits for a line that holds text.
+func logged(t *testing.T, lines <-chan string, text string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case line := <-lines:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("waited 20 s for %q in the log", text)
+		}
+	}
 }
 
 type testWriter struct{ t *testing.T }
