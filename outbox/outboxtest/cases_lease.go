@@ -107,6 +107,9 @@ func partOfABatchIsSettled(s *suite) {
 	intruder := claims[0]
 	intruder.ID, intruder.Seq = "between", claims[0].Seq+1
 	s.lost(s.a.MarkPublished(s.Context(), intruder), intruder)
+	s.lost(s.a.Fail(s.Context(), outbox.Failure{Claim: intruder, Error: "not mine", Park: true}), intruder)
+	s.lost(s.a.Renew(s.Context(), intruder), intruder)
+	s.lost(s.a.Release(s.Context(), intruder), intruder)
 	s.is.NoErr(s.a.Release(s.Context(), claims[1:]...))
 	s.expect(s.a, 10, "between", "n", "o")
 }
