@@ -280,9 +280,16 @@ func (w *walk) some() (claims []delivery.Claim) {
 		}
 	}
 	w.held[k] = keep
-	if len(w.stale) > 0 && w.chance(30) {
-		i := w.r.IntN(len(w.stale))
-		c := w.stale[i]
+	if len(w.stale) > 0 && w.chance(40) {
+		// Most telling where another has the delivery by now.
+		stale := slices.DeleteFunc(slices.Clone(w.stale), func(c delivery.Claim) bool {
+			d := w.m.deliveries[deliveryKey{c.Subscription, c.Seq}]
+			return d.state != delivery.Delivering || d.fence == c.Fence
+		})
+		if len(stale) == 0 {
+			stale = w.stale
+		}
+		c := stale[w.r.IntN(len(stale))]
 		if !slices.ContainsFunc(claims, func(x delivery.Claim) bool {
 			return x.Seq == c.Seq && x.Subscription == c.Subscription && x.Fence == c.Fence
 		}) {
