@@ -204,7 +204,7 @@ func TestBC23_AHeldStreamWaitsForAnOperator(t *testing.T) {
 	w := observe(t, &c)
 	s.dispatch(c)
 	s.eventually(func() bool { return s.counts(sub) == "pending:1 delivered:1 dead:1 " })
-	w.passes(3)
+	s.passes(3, w)
 	s.is.Equal(s.counts(sub), "pending:1 delivered:1 dead:1 ") // nothing goes past it
 	streams, err := s.store.Streams(s.ctx, sub, nil, 10)
 	s.is.NoErr(err)
@@ -227,7 +227,7 @@ func TestBC24_AttemptsAreCountedFromOneAndAllOfThem(t *testing.T) {
 	w := observe(t, &c)
 	s.dispatch(c)
 	w.outcomes(4)
-	w.passes(3)
+	s.passes(3, w)
 	s.is.Equal(s.requests("/three"), 3)
 	s.is.Equal(s.requests("/one"), 1)
 	for sub, n := range map[delivery.SubscriptionID]int{three: 3, one: 1} {

@@ -217,7 +217,7 @@ func TestBC34_OnlyA2xxIsDelivered(t *testing.T) {
 		}
 	}
 	s.is.Equal(await(t, w.disabled), "the endpoint answered 410 Gone")
-	w.passes(3)
+	s.passes(3, w)
 	s.is.Equal(s.requests("/410"), 1)
 	s.is.Equal(s.requests("/canary"), 0)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/receiver"
+	"github.com/postlane-go/postlane/internal/wake"
 )
 
 // site is a store with a receiver, whose subscriptions are its paths.
@@ -208,14 +209,19 @@ func tell[T any](ch chan<- T, x T) {
 	}
 }
 
-// passes waits until n claims that began after this call have returned.
-func (w *watch) passes(n int) {
-	w.t.Helper()
-	for len(w.claimed) > 0 {
-		<-w.claimed
+// passes wakes dispatchers until each has made n claims that began after this call.
+func (s *site) passes(n int, watches ...*watch) {
+	s.t.Helper()
+	for _, w := range watches {
+		for len(w.claimed) > 0 {
+			<-w.claimed
+		}
 	}
 	for range n + 1 { // one may have begun before
-		await(w.t, w.claimed)
+		s.exec("SELECT pg_notify($1, $2)", wake.Channel, string(wake.Delivery))
+		for _, w := range watches {
+			await(s.t, w.claimed)
+		}
 	}
 }
 
