@@ -35,7 +35,9 @@ func ParseSubscriptionID(text string) (SubscriptionID, error) {
 	return SubscriptionID(n), nil
 }
 
-func (id SubscriptionID) String() string { return subscriptionPrefix + strconv.FormatInt(int64(id), 10) }
+func (id SubscriptionID) String() string {
+	return subscriptionPrefix + strconv.FormatInt(int64(id), 10)
+}
 
 // MarshalText returns the text form.
 func (id SubscriptionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }

@@ -87,4 +87,3 @@ func (a *app) receive(ctx context.Context, c *cli.Command) error {
 	}
 	return nil
 }
-

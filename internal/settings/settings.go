@@ -87,7 +87,9 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 		Rate: c.Float("rate-limit"),
 	}
 	var errs []error
-	refuse := func(name, problem string) { errs = append(errs, fmt.Errorf("%s (or -%s) %s", Env(name), name, problem)) }
+	refuse := func(name, problem string) {
+		errs = append(errs, fmt.Errorf("%s (or -%s) %s", Env(name), name, problem))
+	}
 	if s.DatabaseURL == "" {
 		refuse("database-url", "is not set; say where PostgreSQL is, such as postgres://user:password@127.0.0.1:5432/postlane")
 	} else if _, err := pgxpool.ParseConfig(s.DatabaseURL); err != nil {
