@@ -165,14 +165,16 @@ func TestALeaseIsRenewedForAsLongAsTheRequestIsOpen(t *testing.T) {
 	s := setupSite(t)
 	sub := s.endpoint("/a")
 	c := s.config()
-	finish := make(chan struct{})
+	open, finish := make(chan struct{}), make(chan struct{})
 	c.Sender = sendFunc{c.Sender, func(send func() sender.Result, _ sender.Request) sender.Result {
+		close(open)
 		<-finish // longer than it promised
 		return send()
 	}}
 	w := observe(t, &c)
 	s.enqueue("x")
 	s.dispatch(c)
+	await(t, open)
 	other := s.config()
 	w2 := observe(t, &other)
 	s.dispatch(other)
