@@ -542,3 +542,49 @@ func TestBC12_ALateCommitIsDelivered(t *testing.T) {
 		b.settle(delivery.Succeeded, claims...)
 	}
 }
+
+// An index that happens to be in the right order hides a missing ORDER BY. Here no index may
+// be used, and the rows lie in the table in another order.
+func TestTheOrderDoesNotHangOnThePlan(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	for _, s := range []string{"indexscan", "indexonlyscan"} {
+		b.exec(fmt.Sprintf("ALTER DATABASE %s SET enable_%s = off", b.pool.Config().ConnConfig.Database, s))
+	}
+	b.pool.Reset()
+	var want []delivery.ID
+	for range 3 {
+		want = append(want, ids(b.enqueue("a"))...)
+	}
+	for range 2 {
+		want = append(want, ids(b.enqueue(fmt.Sprint("b", len(want))))...)
+	}
+	backwards := func() {
+		for i := range want {
+			b.exec("UPDATE postlane.deliveries SET attempts = attempts WHERE seq = $1", want[len(want)-1-i])
+		}
+	}
+	backwards()
+	first := b.claim(1)
+	b.is.Equal(first[0].ID(), want[0]) // the first of its stream, and the first that was ready
+	second := b.claim(1)
+	b.is.Equal(second[0].ID(), want[3])
+	b.settle(delivery.Released, second...)
+	parked, err := b.store.Park(b.ctx, 100)
+	b.is.NoErr(err)
+	b.is.Equal(parked, int64(2))
+	for i := range 3 { // woken one by one, in order
+		b.settle(delivery.Succeeded, first...)
+		backwards()
+		streams, err := b.store.Streams(b.ctx, sub, nil, 10)
+		b.is.NoErr(err)
+		if i < 2 {
+			b.is.Equal(streams[0].Head.ID, want[i+1])
+			first = []delivery.Claim{of(b.claim(10), "a")}
+			b.is.Equal(first[0].ID(), want[i+1])
+		}
+	}
+	list := b.list(sub, delivery.Filter{})
+	b.is.True(slices.IsSortedFunc(list, func(x, y delivery.Delivery) int { return int(y.ID - x.ID) }))
+}
