@@ -51,7 +51,8 @@ type Filter struct {
 	Asset   string
 	OfAsset bool
 	// Since and Until bound when the event was written, by the database's clock:
-	// from Since on, before Until. Default: unbounded.
+	// from Since on, before Until. An event of a transaction that had been open
+	// for more than a day may be missing where they are set. Default: unbounded.
 	Since, Until time.Time
 }
 
@@ -83,16 +84,17 @@ func (s *Store) Deliveries(ctx context.Context, sub SubscriptionID, f Filter, be
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	return s.page(ctx, dbgen.LogList, sub, f, before, max)
+	return s.page(ctx, dbgen.LogList, sub, f, 0, before, max)
 }
 
 // DeliveriesOldest is Deliveries, oldest first, after the given one.
 func (s *Store) DeliveriesOldest(ctx context.Context, sub SubscriptionID, f Filter, after ID, max int) ([]Delivery, error) {
-	return s.page(ctx, dbgen.LogListOldest, sub, f, after, max)
+	return s.page(ctx, dbgen.LogListOldest, sub, f, after, math.MaxInt64, max)
 }
 
-// page runs LogList or LogListOldest, which take the same parameters.
-func (s *Store) page(ctx context.Context, query string, sub SubscriptionID, f Filter, from ID, max int) ([]Delivery, error) {
+// page runs LogList or LogListOldest, which take the same parameters, for up to limit
+// entries between after and before.
+func (s *Store) page(ctx context.Context, query string, sub SubscriptionID, f Filter, after, before ID, limit int) ([]Delivery, error) {
 	states := f.States
 	if len(states) == 0 {
 		states = DeliveryStates
@@ -107,10 +109,21 @@ func (s *Store) page(ctx context.Context, query string, sub SubscriptionID, f Fi
 		}
 	}
 	has := func(state DeliveryState) bool { return slices.Contains(states, state) }
-	list := make([]Delivery, 0, min(max, 1000))
+	since, until := optional(f.Since), optional(f.Until)
+	if since != nil || until != nil {
+		var from, to ID
+		err := s.bounded(ctx, func(b *pgx.Batch) {
+			b.Queue(dbgen.LogBounds, int64(sub), since, until).QueryRow(func(row pgx.Row) error { return row.Scan(&from, &to) })
+		})
+		if err != nil {
+			return nil, fmt.Errorf("delivery: list deliveries of %v: %w", sub, err)
+		}
+		after, before = max(after, from), min(before, to)
+	}
+	list := make([]Delivery, 0, min(limit, 1000))
 	err := s.bounded(ctx, func(b *pgx.Batch) {
-		b.Queue(query, int32(max), int64(sub), int64(from), has(Dead), has(Pending), has(Delivering), f.OfAsset, f.Asset, f.EventType,
-			optional(f.Since), optional(f.Until), len(settled) > 0, settled).
+		b.Queue(query, int32(limit), int64(sub), int64(before), int64(after), has(Dead), has(Pending), has(Delivering), f.OfAsset, f.Asset, f.EventType,
+			since, until, len(settled) > 0, settled).
 			Query(func(rows pgx.Rows) error {
 				read, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[dbgen.LogListRow])
 				for _, r := range read {

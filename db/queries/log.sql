@@ -16,6 +16,56 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
        set_config('jit', 'off', true),
        set_config('statement_timeout', (@timeout_ms::integer)::text, true);
 
+-- name: LogBounds :one
+--
+-- Between which seqs, neither included, a time range can have deliveries of a
+-- subscription: a search by halves over its log, some dozens of index probes, so that
+-- a list of some hours need not read all that is newer. It goes by the times being in
+-- the order of the seqs to within a day. They are, but for what a transaction wrote
+-- that had been open for longer: created_at is when it began, seq when it wrote.
+-- Such a row is found without the filter.
+WITH RECURSIVE given AS (
+    SELECT @subscription_id::bigint AS subscription_id,
+           sqlc.narg('since')::timestamptz - interval '1 day' AS since, sqlc.narg('until')::timestamptz + interval '1 day' AS until
+),
+ends AS MATERIALIZED (
+    SELECT 1 AS source,
+           (SELECT s.seq FROM postlane.settled s WHERE s.subscription_id = g.subscription_id ORDER BY s.seq LIMIT 1) AS lo,
+           (SELECT s.seq FROM postlane.settled s WHERE s.subscription_id = g.subscription_id ORDER BY s.seq DESC LIMIT 1) AS hi
+    FROM given g
+    UNION ALL
+    SELECT 2,
+           (SELECT d.seq FROM postlane.deliveries d WHERE d.subscription_id = g.subscription_id ORDER BY d.seq LIMIT 1),
+           (SELECT d.seq FROM postlane.deliveries d WHERE d.subscription_id = g.subscription_id ORDER BY d.seq DESC LIMIT 1)
+    FROM given g
+),
+-- below is a seq whose time is before t, above one whose time is not.
+search (source, upper, t, lo, hi, below, above) AS (
+    SELECT e.source, w.upper, w.t, e.lo - 1, e.hi + 1, NULL::bigint, NULL::bigint
+    FROM ends e
+    CROSS JOIN (SELECT true AS upper, g.until AS t FROM given g UNION ALL SELECT false, g.since FROM given g) w
+    WHERE e.lo IS NOT NULL AND w.t IS NOT NULL
+    UNION ALL
+    SELECT s.source, s.upper, s.t,
+           CASE WHEN p.created_at < s.t THEN p.seq ELSE s.lo END,
+           CASE WHEN p.created_at < s.t THEN s.hi ELSE (s.lo + s.hi) / 2 END,
+           CASE WHEN p.created_at < s.t THEN p.seq ELSE s.below END,
+           CASE WHEN p.created_at < s.t THEN s.above ELSE coalesce(p.seq, s.above) END
+    FROM search s
+    CROSS JOIN given g
+    LEFT JOIN LATERAL (
+        (SELECT x.seq, x.created_at FROM postlane.settled x
+         WHERE s.source = 1 AND x.subscription_id = g.subscription_id AND x.seq > (s.lo + s.hi) / 2 ORDER BY x.seq LIMIT 1)
+        UNION ALL
+        (SELECT d.seq, d.created_at FROM postlane.deliveries d
+         WHERE s.source = 2 AND d.subscription_id = g.subscription_id AND d.seq > (s.lo + s.hi) / 2 ORDER BY d.seq LIMIT 1)
+    ) p ON true
+    WHERE s.hi - s.lo > 1
+)
+SELECT coalesce(max(s.below) FILTER (WHERE NOT s.upper), 0)::bigint AS after,
+       coalesce(min(s.above) FILTER (WHERE s.upper), 9223372036854775807)::bigint AS before
+FROM search s;
+
 -- name: LogList :many
 --
 -- Newest first, before the given seq. pending, delivering, dead and done say which
@@ -26,7 +76,7 @@ WITH live AS MATERIALIZED (
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = @subscription_id AND d.seq < @before::bigint
+    WHERE d.subscription_id = @subscription_id AND d.seq < @before::bigint AND d.seq > @after::bigint
       AND ((@dead::boolean AND d.held_at IS NOT NULL)
            OR (@pending::boolean AND d.held_at IS NULL
                AND (@delivering::boolean
@@ -44,7 +94,7 @@ flying AS MATERIALIZED (
     FROM postlane.leases l
     JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
     WHERE @delivering::boolean AND NOT @pending::boolean
-      AND l.subscription_id = @subscription_id AND l.seq < @before::bigint
+      AND l.subscription_id = @subscription_id AND l.seq < @before::bigint AND l.seq > @after::bigint
       AND (NOT @of_asset::boolean OR coalesce(l.asset, '') = @asset::text)
       AND (@event_type::text = '' OR d.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
@@ -54,7 +104,7 @@ flying AS MATERIALIZED (
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint
+    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint AND s.seq > @after::bigint
       AND s.state = ANY (@states::text[])
       AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
       AND (@event_type::text = '' OR s.event_type = @event_type::text)
@@ -86,7 +136,7 @@ WITH live AS MATERIALIZED (
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = @subscription_id AND d.seq > @after::bigint
+    WHERE d.subscription_id = @subscription_id AND d.seq < @before::bigint AND d.seq > @after::bigint
       AND ((@dead::boolean AND d.held_at IS NOT NULL)
            OR (@pending::boolean AND d.held_at IS NULL
                AND (@delivering::boolean
@@ -104,7 +154,7 @@ flying AS MATERIALIZED (
     FROM postlane.leases l
     JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
     WHERE @delivering::boolean AND NOT @pending::boolean
-      AND l.subscription_id = @subscription_id AND l.seq > @after::bigint
+      AND l.subscription_id = @subscription_id AND l.seq < @before::bigint AND l.seq > @after::bigint
       AND (NOT @of_asset::boolean OR coalesce(l.asset, '') = @asset::text)
       AND (@event_type::text = '' OR d.event_type = @event_type::text)
       AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
@@ -114,7 +164,7 @@ flying AS MATERIALIZED (
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq > @after::bigint
+    WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint AND s.seq > @after::bigint
       AND s.state = ANY (@states::text[])
       AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
       AND (@event_type::text = '' OR s.event_type = @event_type::text)

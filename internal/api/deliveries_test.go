@@ -414,3 +414,34 @@ func TestBC52_DeleteWithWorkLeft(t *testing.T) {
 	b.is.Equal(one[string](b, `SELECT string_agg(state || ':' || n, ' ' ORDER BY state) FROM (SELECT state, count(*) AS n FROM postlane.settled GROUP BY state) s`),
 		"delivered:1 discarded:5")
 }
+
+// A time range is found by halves over a log whose times are in order to within a day.
+func TestTimeRanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := b.subscribe(nil)
+	id := int64(b.id(path))
+	// An hour apart, each up to 20 hours too early; the last 100 still wait.
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b.exec(`INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, created_at, settled_at, attempts, state)
+		SELECT $1, n * 3, 'acme', 'e' || n, 'a', $2::timestamptz + n * interval '1 hour' - n * 7919 % 20 * interval '1 hour', now(), 1, 'delivered'
+		FROM generate_series(1, 900) n`, id, start)
+	b.exec(`INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, created_at)
+		SELECT $1, n * 3, 'acme', 'e' || n, 'a', $2::timestamptz + n * interval '1 hour' - n * 7919 % 20 * interval '1 hour'
+		FROM generate_series(901, 1000) n`, id, start)
+	count := func(since, until time.Duration) int {
+		return one[int](b, `SELECT count(*) FROM (SELECT created_at FROM postlane.settled UNION ALL SELECT created_at FROM postlane.deliveries) x
+			WHERE created_at >= $1 AND created_at < $2`, start.Add(since), start.Add(until))
+	}
+	for _, hours := range [][2]int{{0, 2000}, {-50, 0}, {100, 101}, {100, 100}, {880, 920}, {950, 3000}, {1990, 2000}, {-10, 5}, {0, 1000}, {500, 900}} {
+		since, until := time.Duration(hours[0])*time.Hour, time.Duration(hours[1])*time.Hour
+		for _, order := range []string{"newest", "oldest"} {
+			at := fmt.Sprintf("%s/deliveries?limit=70&order=%s&since=%s&until=%s", path, order,
+				start.Add(since).Format(time.RFC3339), start.Add(until).Format(time.RFC3339))
+			ids, _ := b.pages(b.acme, at)
+			if want := count(since, until); len(ids) != want {
+				t.Errorf("%v %s: %d and not %d", hours, order, len(ids), want)
+			}
+		}
+	}
+}

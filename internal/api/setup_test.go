@@ -31,7 +31,7 @@ const operatorKey = "the operator's key of these tests"
 
 // bundle is an API on a database of its own, with a key of each kind.
 type bundle struct {
-	t     *testing.T
+	t     testing.TB
 	is    *is.I
 	ctx   context.Context
 	pool  *pgxpool.Pool
@@ -42,12 +42,12 @@ type bundle struct {
 	acme, other, reader string
 }
 
-func setup(t *testing.T, change ...func(*api.Config)) *bundle {
+func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	t.Helper()
 	return setupPolicy(t, guard.Policy{Development: true}, change...)
 }
 
-func setupPolicy(t *testing.T, policy guard.Policy, change ...func(*api.Config)) *bundle {
+func setupPolicy(t testing.TB, policy guard.Policy, change ...func(*api.Config)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, is: is.New(t), ctx: t.Context(), pool: pgtest.New(t)}
 	g, err := guard.New(policy)
@@ -73,7 +73,7 @@ func setupPolicy(t *testing.T, policy guard.Policy, change ...func(*api.Config))
 	return b
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))

@@ -78,6 +78,74 @@ func (q *Queries) LogAttempts(ctx context.Context, db DBTX, arg *LogAttemptsPara
 	return items, nil
 }
 
+const LogBounds = `-- name: LogBounds :one
+WITH RECURSIVE given AS (
+    SELECT $1::bigint AS subscription_id,
+           $2::timestamptz - interval '1 day' AS since, $3::timestamptz + interval '1 day' AS until
+),
+ends AS MATERIALIZED (
+    SELECT 1 AS source,
+           (SELECT s.seq FROM postlane.settled s WHERE s.subscription_id = g.subscription_id ORDER BY s.seq LIMIT 1) AS lo,
+           (SELECT s.seq FROM postlane.settled s WHERE s.subscription_id = g.subscription_id ORDER BY s.seq DESC LIMIT 1) AS hi
+    FROM given g
+    UNION ALL
+    SELECT 2,
+           (SELECT d.seq FROM postlane.deliveries d WHERE d.subscription_id = g.subscription_id ORDER BY d.seq LIMIT 1),
+           (SELECT d.seq FROM postlane.deliveries d WHERE d.subscription_id = g.subscription_id ORDER BY d.seq DESC LIMIT 1)
+    FROM given g
+),
+search (source, upper, t, lo, hi, below, above) AS (
+    SELECT e.source, w.upper, w.t, e.lo - 1, e.hi + 1, NULL::bigint, NULL::bigint
+    FROM ends e
+    CROSS JOIN (SELECT true AS upper, g.until AS t FROM given g UNION ALL SELECT false, g.since FROM given g) w
+    WHERE e.lo IS NOT NULL AND w.t IS NOT NULL
+    UNION ALL
+    SELECT s.source, s.upper, s.t,
+           CASE WHEN p.created_at < s.t THEN p.seq ELSE s.lo END,
+           CASE WHEN p.created_at < s.t THEN s.hi ELSE (s.lo + s.hi) / 2 END,
+           CASE WHEN p.created_at < s.t THEN p.seq ELSE s.below END,
+           CASE WHEN p.created_at < s.t THEN s.above ELSE coalesce(p.seq, s.above) END
+    FROM search s
+    CROSS JOIN given g
+    LEFT JOIN LATERAL (
+        (SELECT x.seq, x.created_at FROM postlane.settled x
+         WHERE s.source = 1 AND x.subscription_id = g.subscription_id AND x.seq > (s.lo + s.hi) / 2 ORDER BY x.seq LIMIT 1)
+        UNION ALL
+        (SELECT d.seq, d.created_at FROM postlane.deliveries d
+         WHERE s.source = 2 AND d.subscription_id = g.subscription_id AND d.seq > (s.lo + s.hi) / 2 ORDER BY d.seq LIMIT 1)
+    ) p ON true
+    WHERE s.hi - s.lo > 1
+)
+SELECT coalesce(max(s.below) FILTER (WHERE NOT s.upper), 0)::bigint AS after,
+       coalesce(min(s.above) FILTER (WHERE s.upper), 9223372036854775807)::bigint AS before
+FROM search s
+`
+
+type LogBoundsParams struct {
+	SubscriptionID int64
+	Since          *time.Time
+	Until          *time.Time
+}
+
+type LogBoundsRow struct {
+	After  int64
+	Before int64
+}
+
+// Between which seqs, neither included, a time range can have deliveries of a
+// subscription: a search by halves over its log, some dozens of index probes, so that
+// a list of some hours need not read all that is newer. It goes by the times being in
+// the order of the seqs to within a day. They are, but for what a transaction wrote
+// that had been open for longer: created_at is when it began, seq when it wrote.
+// Such a row is found without the filter.
+// below is a seq whose time is before t, above one whose time is not.
+func (q *Queries) LogBounds(ctx context.Context, db DBTX, arg *LogBoundsParams) (*LogBoundsRow, error) {
+	row := db.QueryRow(ctx, LogBounds, arg.SubscriptionID, arg.Since, arg.Until)
+	var i LogBoundsRow
+	err := row.Scan(&i.After, &i.Before)
+	return &i, err
+}
+
 const LogCounts = `-- name: LogCounts :many
 SELECT x.state, count(*) AS deliveries
 FROM (
@@ -129,40 +197,40 @@ WITH live AS MATERIALIZED (
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = $2 AND d.seq < $3::bigint
-      AND (($4::boolean AND d.held_at IS NOT NULL)
-           OR ($5::boolean AND d.held_at IS NULL
-               AND ($6::boolean
+    WHERE d.subscription_id = $2 AND d.seq < $3::bigint AND d.seq > $4::bigint
+      AND (($5::boolean AND d.held_at IS NOT NULL)
+           OR ($6::boolean AND d.held_at IS NULL
+               AND ($7::boolean
                     OR (SELECT l.seq FROM postlane.leases l
                         WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
                         LIMIT 1) IS NULL)))
-      AND (NOT $7::boolean OR coalesce(d.asset, '') = $8::text)
-      AND ($9::text = '' OR d.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+      AND (NOT $8::boolean OR coalesce(d.asset, '') = $9::text)
+      AND ($10::text = '' OR d.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR d.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR d.created_at < $12::timestamptz)
     ORDER BY d.seq DESC LIMIT $1::integer
 ),
 flying AS MATERIALIZED (
     SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
     FROM postlane.leases l
     JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
-    WHERE $6::boolean AND NOT $5::boolean
-      AND l.subscription_id = $2 AND l.seq < $3::bigint
-      AND (NOT $7::boolean OR coalesce(l.asset, '') = $8::text)
-      AND ($9::text = '' OR d.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+    WHERE $7::boolean AND NOT $6::boolean
+      AND l.subscription_id = $2 AND l.seq < $3::bigint AND l.seq > $4::bigint
+      AND (NOT $8::boolean OR coalesce(l.asset, '') = $9::text)
+      AND ($10::text = '' OR d.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR d.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR d.created_at < $12::timestamptz)
     ORDER BY l.seq DESC LIMIT $1::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE $12::boolean AND s.subscription_id = $2 AND s.seq < $3::bigint
-      AND s.state = ANY ($13::text[])
-      AND (NOT $7::boolean OR coalesce(s.asset, '') = $8::text)
-      AND ($9::text = '' OR s.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR s.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR s.created_at < $11::timestamptz)
+    WHERE $13::boolean AND s.subscription_id = $2 AND s.seq < $3::bigint AND s.seq > $4::bigint
+      AND s.state = ANY ($14::text[])
+      AND (NOT $8::boolean OR coalesce(s.asset, '') = $9::text)
+      AND ($10::text = '' OR s.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR s.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR s.created_at < $12::timestamptz)
     ORDER BY s.seq DESC LIMIT $1::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
@@ -185,6 +253,7 @@ type LogListParams struct {
 	Max            int32
 	SubscriptionID int64
 	Before         int64
+	After          int64
 	Dead           bool
 	Pending        bool
 	Delivering     bool
@@ -218,6 +287,7 @@ func (q *Queries) LogList(ctx context.Context, db DBTX, arg *LogListParams) ([]*
 		arg.Max,
 		arg.SubscriptionID,
 		arg.Before,
+		arg.After,
 		arg.Dead,
 		arg.Pending,
 		arg.Delivering,
@@ -266,40 +336,40 @@ WITH live AS MATERIALIZED (
             WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
             LIMIT 1) AS attempt
     FROM postlane.deliveries d
-    WHERE d.subscription_id = $2 AND d.seq > $3::bigint
-      AND (($4::boolean AND d.held_at IS NOT NULL)
-           OR ($5::boolean AND d.held_at IS NULL
-               AND ($6::boolean
+    WHERE d.subscription_id = $2 AND d.seq < $3::bigint AND d.seq > $4::bigint
+      AND (($5::boolean AND d.held_at IS NOT NULL)
+           OR ($6::boolean AND d.held_at IS NULL
+               AND ($7::boolean
                     OR (SELECT l.seq FROM postlane.leases l
                         WHERE l.subscription_id = d.subscription_id AND coalesce(l.asset, '') = coalesce(d.asset, '') AND l.seq = d.seq
                         LIMIT 1) IS NULL)))
-      AND (NOT $7::boolean OR coalesce(d.asset, '') = $8::text)
-      AND ($9::text = '' OR d.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+      AND (NOT $8::boolean OR coalesce(d.asset, '') = $9::text)
+      AND ($10::text = '' OR d.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR d.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR d.created_at < $12::timestamptz)
     ORDER BY d.seq ASC LIMIT $1::integer
 ),
 flying AS MATERIALIZED (
     SELECT d.seq, d.event_id, d.event_type, d.asset, d.created_at, d.due_at, d.reason, d.attempts, d.held_at, l.attempt
     FROM postlane.leases l
     JOIN postlane.deliveries d ON d.subscription_id = l.subscription_id AND d.seq = l.seq AND d.tenant = l.tenant
-    WHERE $6::boolean AND NOT $5::boolean
-      AND l.subscription_id = $2 AND l.seq > $3::bigint
-      AND (NOT $7::boolean OR coalesce(l.asset, '') = $8::text)
-      AND ($9::text = '' OR d.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR d.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR d.created_at < $11::timestamptz)
+    WHERE $7::boolean AND NOT $6::boolean
+      AND l.subscription_id = $2 AND l.seq < $3::bigint AND l.seq > $4::bigint
+      AND (NOT $8::boolean OR coalesce(l.asset, '') = $9::text)
+      AND ($10::text = '' OR d.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR d.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR d.created_at < $12::timestamptz)
     ORDER BY l.seq ASC LIMIT $1::integer
 ),
 done AS MATERIALIZED (
     SELECT s.seq, s.event_id, s.event_type, s.asset, s.created_at, s.settled_at, s.reason, s.attempts, s.state
     FROM postlane.settled s
-    WHERE $12::boolean AND s.subscription_id = $2 AND s.seq > $3::bigint
-      AND s.state = ANY ($13::text[])
-      AND (NOT $7::boolean OR coalesce(s.asset, '') = $8::text)
-      AND ($9::text = '' OR s.event_type = $9::text)
-      AND ($10::timestamptz IS NULL OR s.created_at >= $10::timestamptz)
-      AND ($11::timestamptz IS NULL OR s.created_at < $11::timestamptz)
+    WHERE $13::boolean AND s.subscription_id = $2 AND s.seq < $3::bigint AND s.seq > $4::bigint
+      AND s.state = ANY ($14::text[])
+      AND (NOT $8::boolean OR coalesce(s.asset, '') = $9::text)
+      AND ($10::text = '' OR s.event_type = $10::text)
+      AND ($11::timestamptz IS NULL OR s.created_at >= $11::timestamptz)
+      AND ($12::timestamptz IS NULL OR s.created_at < $12::timestamptz)
     ORDER BY s.seq ASC LIMIT $1::integer
 )
 SELECT x.seq, x.event_id, x.event_type, x.asset, x.created_at, x.due_at, x.settled_at, x.held_at, x.reason, x.attempts, x.state
@@ -321,6 +391,7 @@ ORDER BY x.seq ASC LIMIT $1::integer
 type LogListOldestParams struct {
 	Max            int32
 	SubscriptionID int64
+	Before         int64
 	After          int64
 	Dead           bool
 	Pending        bool
@@ -353,6 +424,7 @@ func (q *Queries) LogListOldest(ctx context.Context, db DBTX, arg *LogListOldest
 	rows, err := db.Query(ctx, LogListOldest,
 		arg.Max,
 		arg.SubscriptionID,
+		arg.Before,
 		arg.After,
 		arg.Dead,
 		arg.Pending,
