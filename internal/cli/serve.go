@@ -16,8 +16,9 @@ import (
 func (a *app) serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "run the server: dispatcher and HTTP",
-		Flags: append(settings.Flags(settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen), dispatcherFlags()...),
+		Usage: "run the server: dispatcher, HTTP, and, if configured, a relay of the outbox",
+		Flags: append(settings.Flags(settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen), append(dispatcherFlags(),
+			&cli.StringFlag{Name: "relay", Usage: "relay the outbox's messages: webhooks, each as an event (default: they are left to another process)", Sources: cli.EnvVars(settings.Env("relay"))})...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if _, err := arguments(c); err != nil {
 				return err
@@ -31,7 +32,7 @@ func (a *app) serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return server.Run(ctx, server.Config{Settings: s, Pool: pool, Store: store, Dispatcher: config, Logger: a.logger()})
+			return server.Run(ctx, server.Config{Settings: s, Pool: pool, Store: store, Dispatcher: config, Relay: c.String("relay"), Logger: a.logger()})
 		},
 	}
 }

@@ -30,7 +30,10 @@ type Config struct {
 	// Dispatcher is its configuration; Store and Logger are filled in. Sender is
 	// required: the API's test requests go through it too.
 	Dispatcher delivery.Config
-	Logger     *slog.Logger
+	// Relay says what becomes of messages staged in the outbox: RelayWebhooks, or
+	// "", and another process relays them.
+	Relay  string
+	Logger *slog.Logger
 	// Ready, if set, is told the address once requests are answered.
 	Ready func(net.Addr)
 }
@@ -57,6 +60,14 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	listen := c.Dispatcher.Listen
+	if listen == nil && !c.Dispatcher.NoListen {
+		listen = c.Pool.Config().ConnConfig.Copy()
+	}
+	relay, err := newRelay(c.Relay, c.Pool, listen, c.Logger)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", c.Settings.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
@@ -71,13 +82,19 @@ func Run(ctx context.Context, c Config) error {
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
 	}
 	var parts sync.WaitGroup
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	parts.Go(func() {
 		failed <- dispatcher.Run(running)
 		stop()
 	})
+	if relay != nil {
+		parts.Go(func() {
+			failed <- relay.Run(running)
+			stop()
+		})
+	}
 	parts.Go(func() {
 		if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serving on %s: %w", listener.Addr(), err)

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/postlane-go/postlane/internal/settings"
+	"github.com/postlane-go/postlane/internal/view"
+	"github.com/postlane-go/postlane/outbox"
+)
+
+func (a *app) outboxCommand() *cli.Command {
+	flags := func(more ...cli.Flag) []cli.Flag {
+		return append(append(settings.Flags(settings.NeedDatabase), jsonFlag), more...)
+	}
+	return &cli.Command{
+		Name: "outbox", Usage: "messages that are staged and relayed",
+		Commands: []*cli.Command{
+			{
+				Name: "list", Usage: "list messages of a state, in the order of their staging",
+				Flags: flags(
+					&cli.StringFlag{Name: "state", Value: string(outbox.StatePending), Usage: "pending, scheduled, parked or published"},
+					&cli.StringFlag{Name: "queue", Usage: "of this queue (default: all)"},
+					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
+					&cli.StringFlag{Name: "after", Usage: "go on after this seq"}),
+				Action: a.withOutbox(a.outboxList),
+			},
+			{
+				Name: "retry", Usage: "return parked messages to their queues, or let failed ones be tried at once", ArgsUsage: "MESSAGE...",
+				Flags: flags(
+					&cli.BoolFlag{Name: "all-parked", Usage: "every parked message instead of named ones"},
+					&cli.StringFlag{Name: "queue", Usage: "with -all-parked: of this queue alone"}),
+				Action: a.withOutbox(a.outboxRetry),
+			},
+			{
+				Name: "pending", Usage: "tell how much is not published, and for how long", Flags: flags(),
+				Action: a.withOutbox(a.outboxPending),
+			},
+		},
+	}
+}
+
+func (a *app) withOutbox(f func(context.Context, *cli.Command, *outbox.Postgres) error) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		_, pool, _, err := a.open(ctx, c, settings.NeedDatabase)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		store, err := outbox.NewPostgres(pool, outbox.StoreConfig{})
+		if err != nil {
+			return err
+		}
+		return f(ctx, c, store)
+	}
+}
+
+func (a *app) outboxList(ctx context.Context, c *cli.Command, store *outbox.Postgres) error {
+	if _, err := arguments(c); err != nil {
+		return err
+	}
+	state := outbox.State(c.String("state"))
+	switch state {
+	case outbox.StatePending, outbox.StateScheduled, outbox.StateParked, outbox.StatePublished:
+	default:
+		return usage(c, "-state is %q; use pending, scheduled, parked or published", state)
+	}
+	limit := c.Int("limit")
+	if limit < 1 || limit > 1000 {
+		return usage(c, "-limit is %d; use 1 to 1000", limit)
+	}
+	after := int64(0)
+	if text := c.String("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return usage(c, "-after is %q; use the seq of a message", text)
+		}
+	}
+	list, err := store.List(ctx, outbox.ListRequest{State: state, Queue: c.String("queue"), After: after, Max: limit})
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) == limit {
+		next = strconv.FormatInt(list[limit-1].Seq, 10)
+	}
+	return a.print(c, view.NewList(list, next), func(w io.Writer) {
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "SEQ\tMESSAGE\tQUEUE\tTOPIC\tATTEMPTS\tSTAGED\tERROR")
+		for _, m := range list {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d of %d\t%s\t%.80q\n", m.Seq, m.ID, m.Queue, m.Topic, m.Attempts, m.MaxAttempts, m.StagedAt.UTC().Format(time.RFC3339), m.Error)
+		}
+		t.Flush()
+		if next != "" {
+			fmt.Fprintln(w, "more with: -after", next)
+		}
+	})
+}
+
+func (a *app) outboxRetry(ctx context.Context, c *cli.Command, store *outbox.Postgres) error {
+	ids := c.Args().Slice()
+	if c.Bool("all-parked") == (len(ids) > 0) {
+		return usage(c, "needs MESSAGE... or -all-parked")
+	}
+	retried, missing := []string{}, 0
+	if len(ids) > 0 {
+		var err error
+		if retried, err = store.Retry(ctx, ids...); err != nil {
+			return err
+		}
+		missing = len(ids) - len(retried)
+	}
+	for c.Bool("all-parked") {
+		const batch = 500
+		some, err := store.RetryParked(ctx, c.String("queue"), batch)
+		if err != nil {
+			return fmt.Errorf("after %d retried: %w", len(retried), err)
+		}
+		retried = append(retried, some...)
+		if len(some) < batch {
+			break
+		}
+	}
+	if err := a.print(c, map[string]any{"retried": append([]string{}, retried...)}, func(w io.Writer) {
+		for _, id := range retried {
+			fmt.Fprintln(w, "retried", id)
+		}
+		fmt.Fprintf(w, "%d retried\n", len(retried))
+	}); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d are not there, or neither parked nor failed", missing, len(ids))
+	}
+	return nil
+}
+
+func (a *app) outboxPending(ctx context.Context, c *cli.Command, store *outbox.Postgres) error {
+	if _, err := arguments(c); err != nil {
+		return err
+	}
+	b, err := store.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	v := map[string]any{
+		"pending": b.Pending, "oldest_age_seconds": b.OldestAge.Seconds(), "scheduled": b.Scheduled, "parked": b.Parked, "waiting_queues": b.Waiting,
+	}
+	return a.print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "pending    %d, the oldest for %v\nscheduled  %d\nparked     %d\nwaiting    %d queues, for the next attempt of a failed message\n",
+			b.Pending, b.OldestAge.Round(time.Millisecond), b.Scheduled, b.Parked, b.Waiting)
+	})
+}
