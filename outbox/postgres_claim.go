@@ -36,9 +36,10 @@ func (s *Postgres) Claim(ctx context.Context, limit int) ([]Claim, error) {
 	if err := s.tend(ctx); err != nil {
 		return nil, fmt.Errorf("outbox: claim: %w", err)
 	}
-	first, again := s.position(), false
+	first := s.position()
+	from, wrapped := first, 0
 	for {
-		walk, err := s.claim(ctx, limit)
+		walk, err := s.claim(ctx, limit, from)
 		if err != nil {
 			return nil, fmt.Errorf("outbox: claim: %w", err)
 		}
@@ -47,9 +48,14 @@ func (s *Postgres) Claim(ctx context.Context, limit int) ([]Claim, error) {
 				return nil, fmt.Errorf("outbox: claim: %w", err)
 			}
 		}
-		passed := again && (walk.began < first && first <= walk.end)
-		again = true
-		if len(walk.claims) > 0 || walk.complete || passed {
+		if walk.end <= from {
+			wrapped++
+		}
+		from = walk.end
+		// Once round is enough: a queue that looked free may have nothing to give
+		// because somebody has locked its first message, or was faster.
+		if len(walk.claims) > 0 || walk.complete || wrapped == 1 && from >= first || wrapped > 1 {
+			s.moveOn(walk)
 			return walk.claims, nil
 		}
 	}
@@ -59,7 +65,6 @@ func (s *Postgres) Claim(ctx context.Context, limit int) ([]Claim, error) {
 type walk struct {
 	claims   []Claim
 	held     []string
-	began    string
 	end      string
 	complete bool // it has been everywhere
 }
@@ -70,21 +75,26 @@ func (s *Postgres) position() string {
 	return s.after
 }
 
-func (s *Postgres) claim(ctx context.Context, limit int) (*walk, error) {
-	w := &walk{began: s.position()}
-	err := s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.MessageClaim, w.began, int32(limit), int32(claimWindow), int64(claimBytes), s.now(),
-			s.Lease().Milliseconds(), s.config.Claimant).
-			Query(func(rows pgx.Rows) error { return w.read(rows) })
-	})
-	if err != nil {
-		return nil, err
-	}
+// moveOn has the next claim begin behind the queue that gave last.
+func (s *Postgres) moveOn(w *walk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.after = w.end
 	if n := len(w.claims); n > 0 {
 		s.after = w.claims[n-1].Queue
+	}
+}
+
+// claim runs one statement, which begins behind the queue from.
+func (s *Postgres) claim(ctx context.Context, limit int, from string) (*walk, error) {
+	w := &walk{}
+	err := s.pipeline(ctx, func(b *pgx.Batch) {
+		b.Queue(dbgen.MessageClaim, from, int32(limit), int32(claimWindow), int64(claimBytes), s.now(),
+			s.Lease().Milliseconds(), s.config.Claimant).
+			Query(func(rows pgx.Rows) error { return w.read(rows) })
+	})
+	if err != nil {
+		return nil, err
 	}
 	return w, nil
 }
