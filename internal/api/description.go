@@ -50,9 +50,43 @@ func description() huma.Config {
 	}
 }
 
+// openAnswers lets answers have more fields than are described, so that one which is added
+// later is no breach of what a client was generated from. Requests stay closed: there an
+// unknown field is a mistake.
+func openAnswers(doc *huma.OpenAPI) {
+	asked := map[string]bool{}
+	var visit func(*huma.Schema)
+	visit = func(s *huma.Schema) {
+		if s == nil {
+			return
+		}
+		if s.Ref != "" && !asked[s.Ref] {
+			asked[s.Ref] = true
+			visit(doc.Components.Schemas.SchemaFromRef(s.Ref))
+		}
+		visit(s.Items)
+		for _, property := range s.Properties {
+			visit(property)
+		}
+	}
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Post, item.Patch} {
+			if op != nil && op.RequestBody != nil {
+				visit(op.RequestBody.Content["application/json"].Schema)
+			}
+		}
+	}
+	for name, s := range doc.Components.Schemas.Map() {
+		if !asked["#/components/schemas/"+name] {
+			s.AdditionalProperties = nil
+		}
+	}
+}
+
 // serveDescription serves what the operations say of themselves: for programs, for
 // generators that know 3.0 only, and for people.
 func (a *api) serveDescription(mux *http.ServeMux) error {
+	openAnswers(a.document.OpenAPI())
 	current, err := a.document.OpenAPI().MarshalJSON()
 	if err != nil {
 		return fmt.Errorf("api: describe: %w", err)

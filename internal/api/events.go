@@ -55,6 +55,10 @@ func (a *api) eventRoutes() {
 	send.MaxBodyBytes = maxEventsBody
 	send.Metadata[often] = true
 	register(a, send, a.sendEvents)
+	responses := a.document.OpenAPI().Paths[send.Path].Post.Responses
+	repeated := *responses["201"]
+	repeated.Description = "Nothing was new"
+	responses["200"] = &repeated
 	register(a, operation(http.MethodGet, "/v1/events/{event_id}", "get-event", tagEvents, "Get an event", "Without its payload."), a.getEvent)
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -92,14 +93,10 @@ func show(doc *huma.OpenAPI, op *huma.Operation) shownOperation {
 	if op.RequestBody != nil {
 		o.Body = fieldsOf(doc, op.RequestBody.Content["application/json"].Schema)
 	}
-	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
-		if status == "default" {
-			continue
-		}
-		o.Status = status + " " + http.StatusText(op.DefaultStatus)
-		if media := op.Responses[status].Content["application/json"]; media != nil {
-			o.Answer = fieldsOf(doc, media.Schema)
-		}
+	status := strconv.Itoa(op.DefaultStatus)
+	o.Status = status + " " + http.StatusText(op.DefaultStatus)
+	if media := op.Responses[status].Content["application/json"]; media != nil {
+		o.Answer = fieldsOf(doc, media.Schema)
 	}
 	return o
 }

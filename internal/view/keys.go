@@ -12,21 +12,21 @@ import (
 type Key struct {
 	ID string `json:"id"`
 	// Hint is how the key begins.
-	Hint string `json:"hint"`
+	Hint string `json:"hint" doc:"How it begins"`
 	Name string `json:"name"`
 	// Tenant is null for an operator's.
-	Tenant     *string    `json:"tenant"`
+	Tenant     *string    `json:"tenant" doc:"null: an operator's"`
 	Operator   bool       `json:"operator"`
-	Scope      string     `json:"scope"`
+	Scope      string     `json:"scope" enum:"read,write"`
 	CreatedAt  time.Time  `json:"created_at"`
-	LastUsedAt *time.Time `json:"last_used_at"`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"To the minute"`
 	RevokedAt  *time.Time `json:"revoked_at"`
 }
 
 // KeyWithText is the answer to creating one.
 type KeyWithText struct {
 	Key
-	Text string `json:"key"`
+	Text string `json:"key" doc:"Shown only here"`
 }
 
 // NewKey returns the view of a key.
@@ -42,14 +42,14 @@ type Audit struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
 	Tenant    *string   `json:"tenant"`
-	Actor     string    `json:"actor"`
+	Actor     string    `json:"actor" doc:"The id of a key, or operator"`
 	ActorName string    `json:"actor_name"`
 	Action    string    `json:"action"`
 	Target    *string   `json:"target"`
 	Detail    *string   `json:"detail"`
 	Status    *int      `json:"status"`
 	// Outcome is null where the process ended before it could tell.
-	Outcome *string `json:"outcome"`
+	Outcome *string `json:"outcome" doc:"ok, or the code of the refusal; null: a process ended before it could tell"`
 }
 
 // NewAudit returns the view of an entry.

@@ -14,7 +14,7 @@ import (
 type List[T any] struct {
 	Data []T `json:"data"`
 	// NextCursor is where the next page begins, null on the last.
-	NextCursor *string `json:"next_cursor"`
+	NextCursor *string `json:"next_cursor" doc:"Where the next page begins; null on the last"`
 }
 
 // NewList returns a page; no items are [] and not null.
@@ -35,18 +35,18 @@ type Subscription struct {
 	Tenant       string    `json:"tenant"`
 	URL          string    `json:"url"`
 	Description  *string   `json:"description"`
-	EventTypes   []string  `json:"event_types"`
-	State        string    `json:"state"`
-	StateReason  *string   `json:"state_reason"`
+	EventTypes   []string  `json:"event_types" doc:"Exact (invoice.paid), by prefix (invoice.*) or all (*)"`
+	State        string    `json:"state" enum:"active,paused,disabled" doc:"active; paused by a person; disabled by the system. What is pending stays, in order"`
+	StateReason  *string   `json:"state_reason" doc:"Why, where somebody or something said"`
 	StateSince   time.Time `json:"state_since"`
-	OnDead       string    `json:"on_dead"`
+	OnDead       string    `json:"on_dead" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it"`
 	MaxAttempts  int       `json:"max_attempts"`
-	MaxInFlight  *int      `json:"max_in_flight"`
-	DisableAfter *int      `json:"disable_after"`
-	FailureCount int       `json:"failure_count"`
-	HeaderNames  []string  `json:"header_names"`
+	MaxInFlight  *int      `json:"max_in_flight" doc:"null: the dispatcher's own limit"`
+	DisableAfter *int      `json:"disable_after" doc:"null: never"`
+	FailureCount int       `json:"failure_count" doc:"Deliveries that died in a row"`
+	HeaderNames  []string  `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
 	V1a          bool      `json:"v1a"`
-	PublicKey    *string   `json:"public_key"`
+	PublicKey    *string   `json:"public_key" doc:"Verifies v1a signatures (whpk_); null without them"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
 }
@@ -107,17 +107,17 @@ export function verify(secret, headers, body) {
 // SubscriptionWithSecret is the answer to creating one.
 type SubscriptionWithSecret struct {
 	Subscription
-	Secret  string  `json:"secret"`
+	Secret  string  `json:"secret" doc:"Shown only here"`
 	Signing Signing `json:"signing"`
 }
 
 // RotatedSecret is the answer to rotating one.
 type RotatedSecret struct {
 	ID      string `json:"id"`
-	Secret  string `json:"secret"`
+	Secret  string `json:"secret" doc:"Shown only here"`
 	Overlap int    `json:"overlap_seconds"`
 	// PublicKey is the new one, where v1a is chosen.
-	PublicKey *string `json:"public_key"`
+	PublicKey *string `json:"public_key" doc:"The new one, where v1a is chosen"`
 	Signing   Signing `json:"signing"`
 }
 
@@ -127,13 +127,13 @@ type Delivery struct {
 	Subscription string     `json:"subscription_id"`
 	EventID      string     `json:"event_id"`
 	EventType    string     `json:"event_type"`
-	Asset        *string    `json:"asset"`
-	State        string     `json:"state"`
-	Held         bool       `json:"held"`
-	Reason       *string    `json:"reason"`
-	Attempts     int        `json:"attempts"`
+	Asset        *string    `json:"asset" doc:"null: one of the stream of events without"`
+	State        string     `json:"state" enum:"pending,delivering,delivered,dead,discarded"`
+	Held         bool       `json:"held" doc:"Dead, and holding its stream"`
+	Reason       *string    `json:"reason" doc:"Why it is dead, held or discarded"`
+	Attempts     int        `json:"attempts" doc:"Since it was written or last retried by hand"`
 	CreatedAt    time.Time  `json:"created_at"`
-	DueAt        *time.Time `json:"due_at"`
+	DueAt        *time.Time `json:"due_at" doc:"Waits for this time; null: for its turn only"`
 	SettledAt    *time.Time `json:"settled_at"`
 }
 
@@ -148,21 +148,21 @@ func NewDelivery(sub delivery.SubscriptionID, d *delivery.Delivery) Delivery {
 // Attempt is delivery.Attempt, without what is for operators only.
 type Attempt struct {
 	// Manual says that it came after somebody had retried the dead letter; when and who.
-	Manual      bool       `json:"manual"`
-	RetriedAt   *time.Time `json:"retried_at"`
-	RetriedBy   *string    `json:"retried_by"`
+	Manual      bool       `json:"manual" doc:"Made after somebody had retried the dead letter by hand"`
+	RetriedAt   *time.Time `json:"retried_at" doc:"When that was"`
+	RetriedBy   *string    `json:"retried_by" doc:"Who that was"`
 	Number      int        `json:"number"`
 	StartedAt   time.Time  `json:"started_at"`
-	Outcome     string     `json:"outcome"`
+	Outcome     string     `json:"outcome" doc:"A short stable word; meaning says it in a sentence"`
 	Meaning     string     `json:"meaning"`
-	Status      *int       `json:"status"`
+	Status      *int       `json:"status" doc:"null: no answer came. Any number: endpoints answer 0, 20 and 999"`
 	DurationMS  *int64     `json:"duration_ms"`
 	DNSMS       float64    `json:"dns_ms"`
 	ConnectMS   float64    `json:"connect_ms"`
 	TLSMS       float64    `json:"tls_ms"`
 	FirstByteMS float64    `json:"first_byte_ms"`
-	Answer      *string    `json:"answer"`
-	AnswerCut   bool       `json:"answer_cut"`
+	Answer      *string    `json:"answer" doc:"The beginning of what the endpoint said, as text: show it as text only"`
+	AnswerCut   bool       `json:"answer_cut" doc:"It said more"`
 }
 
 // NewAttempt returns the view of an attempt. The answer is shown as text, with a mark
@@ -186,14 +186,14 @@ func NewAttempt(a *delivery.Attempt) Attempt {
 // Revival is delivery.Revival.
 type Revival struct {
 	At time.Time `json:"at"`
-	By *string   `json:"by"`
+	By *string   `json:"by" doc:"Who asked for it; null: a program that did not say"`
 }
 
 // DeliveryWithAttempts is a delivery and its history.
 type DeliveryWithAttempts struct {
 	Delivery
-	History  []Attempt `json:"attempts_made"`
-	Revivals []Revival `json:"retries"`
+	History  []Attempt `json:"attempts_made" doc:"First to last, those before a retry by hand included"`
+	Revivals []Revival `json:"retries" doc:"Retries by hand"`
 }
 
 // NewDeliveryWithAttempts returns the view of a delivery with all that happened to it.
@@ -216,18 +216,15 @@ func NewDeliveryWithAttempts(sub delivery.SubscriptionID, d *delivery.Delivery, 
 // Stream is delivery.Stream.
 type Stream struct {
 	Asset *string `json:"asset"`
-	Depth int     `json:"depth"`
+	Depth int     `json:"depth" doc:"Deliveries in it, the head included, counted up to 1,000"`
 	// State is held, in_flight, retrying, stopped (the subscription is) or waiting.
-	State string `json:"state"`
+	State string `json:"state" enum:"held,in_flight,retrying,stopped,waiting" doc:"stopped: its subscription is paused or disabled"`
 	// Reason says it in words; Since is when the head was written, or died.
 	Reason     string    `json:"reason"`
-	Since      time.Time `json:"since"`
+	Since      time.Time `json:"since" doc:"When the head was written, or died"`
 	InFlightMS *int64    `json:"in_flight_ms"`
 	Head       Delivery  `json:"head"`
 }
-
-// StreamStates are the states of a Stream.
-const StreamStates = "held,in_flight,retrying,stopped,waiting"
 
 // NewStream returns the view of a stream of a subscription.
 func NewStream(sub *delivery.Subscription, s *delivery.Stream) Stream {
@@ -342,20 +339,20 @@ func printable(b []byte) string {
 type RetriedRange struct {
 	DryRun bool `json:"dry_run"`
 	// Matched is how many there were at the beginning.
-	Matched int64 `json:"matched"`
+	Matched int64 `json:"matched" doc:"How many there were, before any was retried"`
 	Retried int   `json:"retried"`
 	// Skipped are those whose event is no longer kept, or that somebody else took.
-	Skipped int `json:"skipped"`
+	Skipped int `json:"skipped" doc:"Their event is no longer kept, or somebody else was quicker"`
 	// NextCursor is where to go on, null at the end.
-	NextCursor *string `json:"next_cursor"`
+	NextCursor *string `json:"next_cursor" doc:"Where to go on; null at the end"`
 }
 
 // Enqueued is delivery.Enqueued.
 type Enqueued struct {
 	ID  string `json:"id"`
-	Seq int64  `json:"seq"`
+	Seq int64  `json:"seq" doc:"Its place in the order of all events"`
 	// Duplicate says that it was written before, as the same event.
-	Duplicate bool `json:"duplicate"`
+	Duplicate bool `json:"duplicate" doc:"It was written before, as the same event"`
 }
 
 // NewEnqueued returns the view of what became of an event.
