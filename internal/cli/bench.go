@@ -22,10 +22,10 @@ func (a *app) benchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bench", Usage: "measure this machine: figures as ratios, each taken side by side in one run", ArgsUsage: "SCENARIO",
 		Description: strings.Join(about, "\n"),
-		Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag,
-			&cli.IntFlag{Name: "n", Usage: "how many deliveries (default: the scenario's)"},
-			&cli.DurationFlag{Name: "delay", Usage: "how long the receiver takes to answer"},
-			&cli.DurationFlag{Name: "duration", Usage: "how long each timed part lasts (default: the scenario's)"},
+		Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag(),
+			&cli.IntFlag{Name: "n", HideDefault: true, Usage: "how many deliveries (default: the scenario's)"},
+			&cli.DurationFlag{Name: "delay", HideDefault: true, Usage: "how long the receiver takes to answer"},
+			&cli.DurationFlag{Name: "duration", HideDefault: true, Usage: "how long each timed part lasts (default: the scenario's)"},
 			&cli.BoolFlag{Name: "full", Usage: "the sizes that take long, too"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {

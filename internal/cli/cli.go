@@ -38,7 +38,11 @@ type app struct {
 // Results go to out, everything else to errOut.
 func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{in: in, out: out, err: errOut}
-	err := a.root().Run(ctx, args)
+	root := a.root()
+	err := known(root, args)
+	if err == nil {
+		err = root.Run(ctx, args)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -59,12 +63,31 @@ func (a *app) root() *cli.Command {
 		EnableShellCompletion: true,
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
-			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(),
+			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),
 			a.keysCommand(), a.benchCommand(),
 		},
 	}
 	a.prepare(root)
 	return root
+}
+
+// known looks for a command that there is not before flags are parsed: it is the better
+// thing to complain about.
+func known(c *cli.Command, args []string) error {
+	for _, arg := range args[1:] {
+		if strings.HasPrefix(arg, "-") || len(c.Commands) == 0 {
+			return nil
+		}
+		sub := c.Command(arg)
+		if sub == nil {
+			if arg == "help" || arg == "completion" {
+				return nil
+			}
+			return usage(c, "there is no command %q", arg)
+		}
+		c = sub
+	}
+	return nil
 }
 
 // prepare gives a command and those below it what all have in common.
@@ -111,7 +134,8 @@ func arguments(c *cli.Command, names ...string) ([]string, error) {
 	return nil, usage(c, "needs %s", strings.Join(names, " "))
 }
 
-var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON, for programs"}
+// jsonFlag is a new one each time: a flag keeps what it was set to.
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON, for programs"} }
 
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

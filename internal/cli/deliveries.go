@@ -18,7 +18,7 @@ import (
 const deliveryArg = "DELIVERY"
 
 func (a *app) deliveriesCommand() *cli.Command {
-	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag)
+	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag())
 	act := func(name, usage, done string, f func(context.Context, *cli.Command, *delivery.Store, delivery.SubscriptionID, delivery.ID) error, more ...cli.Flag) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, ArgsUsage: subscriptionArg + " " + deliveryArg + "...", Flags: append(append([]cli.Flag{}, flags...), more...),
@@ -217,7 +217,7 @@ func (a *app) streamsCommand() *cli.Command {
 		Name: "streams", Usage: "what is waiting, stream by stream",
 		Commands: []*cli.Command{{
 			Name: "list", Usage: "list a subscription's streams that have something waiting", ArgsUsage: subscriptionArg,
-			Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag,
+			Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag(),
 				&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
 				&cli.StringFlag{Name: "after", Usage: "go on after this asset"}),
 			Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.streamList),

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) eventsCommand() *cli.Command {
-	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag, &cli.StringFlag{Name: "tenant", Usage: "whose event it is (required)"})
+	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag(), &cli.StringFlag{Name: "tenant", Usage: "whose event it is (required)"})
 	return &cli.Command{
 		Name: "events", Usage: "what happened",
 		Commands: []*cli.Command{

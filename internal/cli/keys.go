@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) keysCommand() *cli.Command {
-	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag)
+	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag())
 	with := func(more ...cli.Flag) []cli.Flag { return append(append([]cli.Flag{}, flags...), more...) }
 	return &cli.Command{
 		Name: "keys", Usage: "who may call the HTTP API",

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) migrateCommand() *cli.Command {
-	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag)
+	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag())
 	return &cli.Command{
 		Name:  "migrate",
 		Usage: "bring the database schema up to date, or take it back",

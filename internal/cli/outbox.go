@@ -17,7 +17,7 @@ import (
 
 func (a *app) outboxCommand() *cli.Command {
 	flags := func(more ...cli.Flag) []cli.Flag {
-		return append(append(settings.Flags(settings.NeedDatabase), jsonFlag), more...)
+		return append(append(settings.Flags(settings.NeedDatabase), jsonFlag()), more...)
 	}
 	return &cli.Command{
 		Name: "outbox", Usage: "messages that are staged and relayed",

@@ -41,11 +41,11 @@ func dispatcherFlags() []cli.Flag {
 	env := func(name string) cli.ValueSourceChain { return cli.EnvVars(settings.Env(name)) }
 	return []cli.Flag{
 		&cli.IntFlag{Name: "max-in-flight", Value: 256, Usage: "most requests open at a time", Sources: env("max-in-flight")},
-		&cli.IntFlag{Name: "max-in-flight-per-subscription", Usage: "most of them for one subscription (default: a quarter)", Sources: env("max-in-flight-per-subscription")},
-		&cli.DurationFlag{Name: "timeout", Usage: "most that an endpoint may take to answer (default: 10s)", Sources: env("timeout")},
-		&cli.DurationFlag{Name: "lease", Usage: "how long a claim lasts that is not renewed; longer than -timeout (default: 30s)", Sources: env("lease")},
-		&cli.DurationFlag{Name: "poll", Usage: "how often to look without being woken (default: 1s)", Sources: env("poll")},
-		&cli.DurationFlag{Name: "grace", Usage: "how long open requests may take to finish at shutdown (default: 15s)", Sources: env("grace")},
+		&cli.IntFlag{Name: "max-in-flight-per-subscription", HideDefault: true, Usage: "most of them for one subscription (default: a quarter)", Sources: env("max-in-flight-per-subscription")},
+		&cli.DurationFlag{Name: "timeout", HideDefault: true, Usage: "most that an endpoint may take to answer (default: 10s)", Sources: env("timeout")},
+		&cli.DurationFlag{Name: "lease", HideDefault: true, Usage: "how long a claim lasts that is not renewed; longer than -timeout (default: 30s)", Sources: env("lease")},
+		&cli.DurationFlag{Name: "poll", HideDefault: true, Usage: "how often to look without being woken (default: 1s)", Sources: env("poll")},
+		&cli.DurationFlag{Name: "grace", HideDefault: true, Usage: "how long open requests may take to finish at shutdown (default: 15s)", Sources: env("grace")},
 		&cli.StringFlag{Name: "listen-database-url", Usage: "where to listen for wake-ups, if -database-url leads through a transaction pooler", Sources: env("listen-database-url")},
 		&cli.BoolFlag{Name: "no-listen", Usage: "poll only", Sources: env("no-listen")},
 	}

@@ -36,7 +36,7 @@ const subscriptionArg = "SUBSCRIPTION"
 
 func (a *app) subscriptionsCommand() *cli.Command {
 	flags := func(need settings.Need, more ...cli.Flag) []cli.Flag {
-		return append(append(settings.Flags(need), jsonFlag), more...)
+		return append(append(settings.Flags(need), jsonFlag()), more...)
 	}
 	one := func(name, usage string, f func(context.Context, *delivery.Store, delivery.SubscriptionID, *cli.Command) (*delivery.Subscription, error), more ...cli.Flag) *cli.Command {
 		return &cli.Command{
@@ -104,12 +104,12 @@ func settingFlags() []cli.Flag {
 		&cli.StringFlag{Name: "description", Usage: "for people"},
 		&cli.StringFlag{Name: "event-types", Usage: "comma-separated: exact (invoice.paid), by prefix (invoice.*) or * (default: *)"},
 		&cli.StringFlag{Name: "on-dead", Usage: "what a dead letter does to its stream: continue or hold (default: continue)"},
-		&cli.IntFlag{Name: "max-attempts", Usage: "failed attempts after which a delivery is dead (default: 8)"},
-		&cli.IntFlag{Name: "subscription-max-in-flight", Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
+		&cli.IntFlag{Name: "max-attempts", HideDefault: true, Usage: "failed attempts after which a delivery is dead (default: 8)"},
+		&cli.IntFlag{Name: "subscription-max-in-flight", HideDefault: true, Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
 		&cli.BoolFlag{Name: "v1a", Usage: "sign with an Ed25519 key too, whose public half verifies"},
 		&cli.StringMapFlag{Name: "header", Usage: "NAME=VALUE, sent with every request; repeat for more; replaces those there were"},
 		&cli.BoolFlag{Name: "no-headers", Usage: "send none of its own any more"},
-		&cli.IntFlag{Name: "disable-after", Usage: "dead deliveries in a row that disable it; -1: never (default: 20)"},
+		&cli.IntFlag{Name: "disable-after", HideDefault: true, Usage: "dead deliveries in a row that disable it; -1: never (default: 20)"},
 	}
 }
 
