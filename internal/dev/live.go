@@ -39,12 +39,13 @@ func (s *stage) live(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(s.config.Out, `
-postlane is running, with sample events for the tenant %q
+postlane is running, with sample events for the tenant %[1]q
 
-  server    http://%s/  (healthz, readyz)
-  receiver  %s/  (GET shows its verdict)
-  database  psql '%s'
-  API key   %s
+  console   http://%[2]s/console/  (sign in with the API key)
+  API       http://%[2]s/docs
+  receiver  %[3]s/  (GET shows its verdict)
+  database  psql '%[4]s'
+  API key   %[5]s
 
 Ctrl-C stops it. What the receiver sees, a line a second:
 `, s.tenant, s.settings.Listen, s.endpoint, s.settings.DatabaseURL, s.settings.OperatorKey)

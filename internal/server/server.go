@@ -18,6 +18,7 @@ import (
 	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/api"
+	"github.com/postlane-go/postlane/internal/console"
 	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/settings"
 )
@@ -60,6 +61,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	web, err := console.New(console.Config{
+		Pool: c.Pool, Store: c.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey, Logger: c.Logger,
+	})
+	if err != nil {
+		return err
+	}
 	listen := c.Dispatcher.Listen
 	if listen == nil && !c.Dispatcher.NoListen {
 		listen = c.Pool.Config().ConnConfig.Copy()
@@ -73,7 +80,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
 	}
 	h := http.Server{
-		Handler:           handler(c.Pool, dispatcher, v1),
+		Handler:           handler(c.Pool, dispatcher, v1, web),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -89,6 +96,7 @@ func Run(ctx context.Context, c Config) error {
 		failed <- dispatcher.Run(running)
 		stop()
 	})
+	parts.Go(func() { web.Count(running) })
 	if relay != nil {
 		parts.Go(func() {
 			failed <- relay.Run(running)
@@ -117,8 +125,10 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
-func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1 http.Handler) http.Handler {
+func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1, web http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle(console.Root, web)
+	mux.Handle("GET /{$}", http.RedirectHandler(console.Root, http.StatusSeeOther))
 	for _, path := range []string{"/v1/", "/openapi.json", "/openapi-3.0.json", "/docs"} {
 		mux.Handle(path, v1)
 	}

@@ -1,0 +1,301 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/dbgen"
+)
+
+type deliveriesView struct {
+	Filter filter
+	// Sub is the endpoint that is looked at; nil for all.
+	Sub    *delivery.Subscription
+	States []choice
+	Rows   []deliveryRow
+	Next   string
+	First  string
+	// Searched counts the endpoints that were read, where not all were.
+	Searched int
+	// Endpoints are those to choose from, where they are few.
+	Endpoints []*delivery.Subscription
+}
+
+type choice struct {
+	Value   string
+	Mark    mark
+	Checked bool
+}
+
+type deliveryRow struct {
+	delivery.Delivery
+	Sub    delivery.SubscriptionID
+	URL    string
+	Tenant string
+	Mark   mark
+	// Last is its last attempt, nil without one.
+	Last *dbgen.ConsoleLastAttemptsRow
+}
+
+// LastText says what came of the last attempt.
+func (r deliveryRow) LastText() string {
+	switch {
+	case r.Last == nil:
+		return ""
+	case r.Last.Status != nil:
+		return strconv.Itoa(int(*r.Last.Status))
+	}
+	return strings.ReplaceAll(r.Last.Outcome, "_", " ")
+}
+
+// filter is what a page of deliveries shows, as its address says it.
+type filter struct {
+	delivery.Filter
+	Endpoint     string
+	Type, Asset  string
+	Since, Until string
+	before       cursor
+}
+
+// cursor is where a page begins: after this delivery, newest first. Deliveries of one
+// event share their seq, and are in the order of their subscriptions.
+type cursor struct {
+	id  delivery.ID
+	sub delivery.SubscriptionID
+}
+
+func (c cursor) String() string { return fmt.Sprintf("%d-%d", int64(c.id), int64(c.sub)) }
+
+// deliveries lists them, newest first, of one endpoint or of all.
+func (v *visit) deliveries() error {
+	f, err := v.filter()
+	if err != nil {
+		return err
+	}
+	body := deliveriesView{Filter: f}
+	for _, s := range delivery.DeliveryStates {
+		body.States = append(body.States, choice{string(s), stateOf(s), slices.Contains(f.States, s)})
+	}
+	if f.Endpoint != "" {
+		if body.Sub, err = v.subscriptionOf(f.Endpoint); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, 6*time.Second)
+	defer cancel()
+	if body.Sub != nil {
+		body.Rows, err = v.log(ctx, body.Sub.ID, body.Sub.Tenant, body.Sub.URL, f, rowsPerPage+1)
+	} else {
+		body.Rows, body.Searched, err = v.logOfAll(ctx, f, rowsPerPage+1)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && v.ctx.Err() == nil {
+		err = delivery.ErrTooBroad
+	}
+	if err != nil {
+		return err
+	}
+	address := func(before string) string {
+		pairs := []string{"endpoint", f.Endpoint, "type", f.Type, "asset", f.Asset, "since", f.Since, "until", f.Until, "before", before}
+		path := v.path("deliveries", pairs...)
+		for _, s := range f.States {
+			path += separator(path) + "state=" + string(s)
+		}
+		if f.OfAsset && f.Asset == "" {
+			path += separator(path) + "no_asset=1"
+		}
+		return path
+	}
+	if len(body.Rows) > rowsPerPage {
+		body.Rows = body.Rows[:rowsPerPage]
+		last := body.Rows[rowsPerPage-1]
+		body.Next = address(cursor{last.ID, last.Sub}.String())
+	}
+	if f.before != (cursor{}) {
+		body.First = address("")
+	}
+	if err := v.lastAttempts(body.Rows); err != nil {
+		return err
+	}
+	if body.Endpoints, err = v.choices(); err != nil {
+		return err
+	}
+	return v.page("deliveries", "deliveries", "Deliveries", body)
+}
+
+// choices are the endpoints to filter by; none where they are too many to choose from.
+func (v *visit) choices() ([]*delivery.Subscription, error) {
+	const most = 100
+	list, err := v.Store.Subscriptions(v.ctx, v.tenant(), 0, most+1)
+	if len(list) > most {
+		list = nil
+	}
+	slices.SortFunc(list, func(a, b *delivery.Subscription) int { return cmp.Compare(a.URL, b.URL) })
+	return list, err
+}
+
+// lastAttempts adds to rows what came of their last attempts.
+func (v *visit) lastAttempts(rows []deliveryRow) error {
+	arg := &dbgen.ConsoleLastAttemptsParams{}
+	type key struct{ sub, seq int64 }
+	index := map[key]int{}
+	for i := range rows {
+		k := key{int64(rows[i].Sub), int64(rows[i].ID)}
+		arg.SubscriptionIds, arg.Seqs = append(arg.SubscriptionIds, k.sub), append(arg.Seqs, k.seq)
+		index[k] = i
+	}
+	return v.read(func(tx pgx.Tx) error {
+		last, err := queries.ConsoleLastAttempts(v.ctx, tx, arg)
+		for _, l := range last {
+			rows[index[key{l.SubscriptionID, l.Seq}]].Last = l
+		}
+		return err
+	})
+}
+
+func separator(path string) string {
+	if strings.Contains(path, "?") {
+		return "&"
+	}
+	return "?"
+}
+
+// filter reads the filter of the page's address, and says what in it cannot be.
+func (v *visit) filter() (f filter, err error) {
+	q := v.r.URL.Query()
+	for _, text := range q["state"] {
+		if text == "" {
+			continue
+		}
+		state, err := delivery.ParseDeliveryState(clean(text))
+		if err != nil {
+			return f, err
+		}
+		if !slices.Contains(f.States, state) {
+			f.States = append(f.States, state)
+		}
+	}
+	f.Endpoint, f.Type, f.Asset = v.query("endpoint"), v.query("type"), v.query("asset")
+	f.EventType, f.Filter.Asset = f.Type, f.Asset
+	f.OfAsset = f.Asset != "" || q.Get("no_asset") != ""
+	if f.Since, f.Filter.Since, err = v.time("since"); err != nil {
+		return f, err
+	}
+	if f.Until, f.Filter.Until, err = v.time("until"); err != nil {
+		return f, err
+	}
+	if text := v.query("before"); text != "" {
+		id, sub, _ := strings.Cut(text, "-")
+		n, err1 := strconv.ParseInt(id, 10, 64)
+		s, err2 := strconv.ParseInt(sub, 10, 64)
+		if err1 != nil || err2 != nil || n < 1 {
+			return f, invalid("The address of this page is damaged. Begin again at the first page.")
+		}
+		f.before = cursor{delivery.ID(n), delivery.SubscriptionID(s)}
+	}
+	return f, nil
+}
+
+// times are how a time may be written in a filter: as a browser's field for it does, or
+// as RFC 3339.
+var times = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano, "2006-01-02"}
+
+func (v *visit) time(name string) (string, time.Time, error) {
+	text := v.query(name)
+	if text == "" {
+		return "", time.Time{}, nil
+	}
+	for _, layout := range times {
+		if t, err := time.Parse(layout, text); err == nil && t.Year() > 1970 && t.Year() < 3000 {
+			return t.UTC().Format("2006-01-02T15:04:05"), t.UTC(), nil
+		}
+	}
+	return "", time.Time{}, invalid(fmt.Sprintf("%q is no time: write it in UTC as 2026-01-31T15:04.", text))
+}
+
+// log is a page of one subscription's deliveries.
+func (v *visit) log(ctx context.Context, sub delivery.SubscriptionID, tenant, url string, f filter, most int) ([]deliveryRow, error) {
+	before := f.before.id
+	if before != 0 && sub > f.before.sub {
+		before++ // of the same event, and still to be shown
+	}
+	list, err := v.Store.Deliveries(ctx, sub, f.Filter, before, most)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]deliveryRow, len(list))
+	for i := range list {
+		rows[i] = deliveryRow{Delivery: list[i], Sub: sub, URL: url, Tenant: tenant, Mark: deliveryMark(&list[i])}
+	}
+	return rows, nil
+}
+
+// logOfAll is a page of all subscriptions' deliveries. There is no index of all of them,
+// and none is needed: the subscriptions are read one by one, in the order of the newest
+// delivery that each can have, until none that is left can have a newer one than the page.
+func (v *visit) logOfAll(ctx context.Context, f filter, most int) (rows []deliveryRow, searched int, err error) {
+	const subscriptions = 2000
+	before := int64(math.MaxInt64)
+	if f.before.id != 0 {
+		before = int64(f.before.id) + 1
+	}
+	arg := &dbgen.ConsoleNewestParams{Before: before, Tenant: v.tenant(), Max: subscriptions}
+	var list []*dbgen.ConsoleNewestRow
+	err = v.read(func(tx pgx.Tx) (err error) {
+		list, err = newest(ctx, tx, f.States, arg)
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, s := range list {
+		if len(rows) >= most && int64(rows[most-1].ID) > s.Newest {
+			break
+		}
+		got, err := v.log(ctx, delivery.SubscriptionID(s.ID), s.Tenant, s.Url, f, most)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, got...)
+		slices.SortFunc(rows, func(a, b deliveryRow) int {
+			return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.Sub, b.Sub))
+		})
+		rows = rows[:min(len(rows), most)]
+		if i == subscriptions-1 {
+			searched = subscriptions
+		}
+	}
+	return rows, searched, nil
+}
+
+// newest lists subscriptions by what they have newest in any of the states, or in more
+// than those: the index that is the best for them.
+func newest(ctx context.Context, tx pgx.Tx, states []delivery.DeliveryState, arg *dbgen.ConsoleNewestParams) (list []*dbgen.ConsoleNewestRow, err error) {
+	only := func(these ...delivery.DeliveryState) bool {
+		return len(states) > 0 && !slices.ContainsFunc(states, func(s delivery.DeliveryState) bool { return !slices.Contains(these, s) })
+	}
+	switch {
+	case only(delivery.Pending, delivery.Delivering):
+		rows, err := queries.ConsoleNewestLive(ctx, tx, (*dbgen.ConsoleNewestLiveParams)(arg))
+		for _, r := range rows {
+			list = append(list, (*dbgen.ConsoleNewestRow)(r))
+		}
+		return list, err
+	case only(delivery.Dead, delivery.Discarded):
+		rows, err := queries.ConsoleNewestUndelivered(ctx, tx, (*dbgen.ConsoleNewestUndeliveredParams)(arg))
+		for _, r := range rows {
+			list = append(list, (*dbgen.ConsoleNewestRow)(r))
+		}
+		return list, err
+	}
+	return queries.ConsoleNewest(ctx, tx, arg)
+}
