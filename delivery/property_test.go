@@ -24,21 +24,40 @@ import (
 //
 // replays it. POSTLANE_STEPS is how long each sequence is.
 //
-// It was tried against faults that were put into the statements by hand, one at a time:
+// It was tried against faults that were put into the statements by hand, one at a time.
+// Those marked * it finds too, by a few hundred steps:
 //
-//	fault                                             caught by
-//	LeaseDrop without the fence                       TestTheStoreIsItsModel, TestALostLeaseChangesNothing
-//	LeaseRenew without the fence                      TestTheStoreIsItsModel, TestBC07_AFrozenWorkerTakesNothingBack
-//	DeliverySettleDelivered without the fence         TestTheStoreIsItsModel, TestALostLeaseChangesNothing
-//	DeliveryClaim: no ORDER BY e.seq for the first    TestTheStoreIsItsModel (plan permitting), TestRevivingResetsTheAttemptsAndTakesItsPlace
-//	DeliveryClaim: no check of the lease              TestTheStoreIsItsModel, TestManyClaimantsOfOneBacklog
-//	DeliveryClaim: e.asset = d.asset                  TestTheStoreIsItsModel, TestEventsWithoutAnAssetAreOneStream
-//	DeliveryClaim: paused subscriptions too           TestTheStoreIsItsModel, TestBC28_PausingKeepsWhatIsPendingInOrder
-//	StreamWake: wakes nothing                         TestTheStoreIsItsModel, TestBlockedDeliveriesHideNothing
-//	StreamWake: wakes what waits for its time         TestTheStoreIsItsModel
-//	LeaseReclaim: does not charge                     TestTheStoreIsItsModel, TestReclaimChargesTheAttempt
-//	DeliverySettleFailed: charges before death        TestTheStoreIsItsModel, TestFailuresMoveOnlyOnDeath
-//	DeliveryReviveDead: at the end of the stream      TestTheStoreIsItsModel, TestRevivingResetsTheAttemptsAndTakesItsPlace
+//	fault                                            found by
+//	LeaseDrop without the fence                    * TestALostLeaseChangesNothing, TestBC07_AFrozenWorkerTakesNothingBack
+//	LeaseRenew without the fence                   * the same
+//	DeliverySettleDelivered without the fence      * the same
+//	DeliverySettleFailed without the fence         * the same
+//	DeliveryPostpone without the fence             * TestALostLeaseChangesNothing
+//	DeliveryClaim: no order for the first            TestTheOrderDoesNotHangOnThePlan (an index hides it otherwise)
+//	DeliveryClaim: no order of what became ready     TestTheOrderDoesNotHangOnThePlan
+//	DeliveryClaim: the last of a stream, not first * TestRevivingResetsTheAttemptsAndTakesItsPlace
+//	DeliveryClaim: not only the first              * TestManyClaimantsOfOneBacklog, TestBC09_ALockedHeadIsNotOvertaken
+//	DeliveryClaim: no look for a lease             * TestBlockedDeliveriesHideNothing, TestAClaimIsNeverMoreThanAsked
+//	DeliveryClaim: e.asset = d.asset               * TestEventsWithoutAnAssetAreOneStream, TestBC03_EventsWithoutAnAsset
+//	DeliveryClaim: l.asset = d.asset               * (the unique index of leases stands behind it)
+//	DeliveryClaim: paused subscriptions too        * TestBC28_PausingKeepsWhatIsPendingInOrder
+//	DeliveryClaim: deleted subscriptions too       * TestBC52_DeletingWithPendingAndInFlight
+//	DeliveryClaim: the subscription's own limit    * TestAClaimIsNeverMoreThanAsked
+//	DeliveryPark without the lock of the first       TestParkAndSettleLeaveNoOrphan, TestManyClaimantsOfOneBacklog
+//	StreamWake: wakes nothing                      * TestBlockedDeliveriesHideNothing
+//	StreamWake: wakes what waits or holds          * TestDiscardingWhatStandsInTheWay
+//	LeaseReclaim: charges nothing                  * TestReclaimChargesTheAttempt
+//	LeaseReclaim: before the lease's end           * TestReclaimChargesTheAttempt
+//	DeliverySettleFailed: counts before death      * TestFailuresMoveOnlyOnDeath
+//	DeliverySettleFailed: a held death not counted *
+//	DeliverySettleFailed: one attempt too many     * TestBC24_AttemptsAreCountedFromOne
+//	DeliverySettleFailed: one failure too many     * TestTheThresholdDisables
+//	DeliverySettleDelivered: forgives nothing      * TestASuccessForgives
+//	DeliveryReviveHeld: keeps the attempts         * TestADeadLetterHoldsItsStream
+//	DeliveryReviveDead: at the end of the stream   * TestRevivingResetsTheAttemptsAndTakesItsPlace
+//	DeliveryRipen: too early                       * TestPostponingChargesNothing
+//	DeliveryDiscardDeleted: what is in flight too  * TestBC52_DeletingWithPendingAndInFlight
+//	EventEnqueue: another order                    * TestAnEnqueuedStreamIsDeliveredInTheOrderOfItsTransaction
 func TestTheStoreIsItsModel(t *testing.T) {
 	t.Parallel()
 	steps, runs := 300, 4
@@ -133,7 +152,7 @@ func (w *walk) run(steps int) {
 }
 
 func (w *walk) subscribe(types string) {
-	s := &modelSub{types: types, state: delivery.Active, onDead: delivery.Continue, maxAttempts: 1 + w.r.IntN(3), disableAfter: 3 + w.r.IntN(4)}
+	s := &modelSub{types: types, state: delivery.Active, onDead: delivery.Continue, maxAttempts: 1 + w.r.IntN(3), disableAfter: 1 + w.r.IntN(5)}
 	if w.chance(30) {
 		s.onDead = delivery.Hold
 	}
@@ -159,6 +178,7 @@ func (w *walk) enqueue() {
 		seq   int64
 	}
 	var kept []written
+	last := int64(0) // the order is that of the calls, and of the events in each
 	known := func(id string) int64 {
 		if seq := w.m.seqs[id]; seq != 0 {
 			return seq
@@ -205,6 +225,10 @@ func (w *walk) enqueue() {
 				w.fail(fmt.Errorf("enqueued %+v, known as %d", e, seq))
 			}
 			if !e.Duplicate {
+				if e.Seq <= last {
+					w.fail(fmt.Errorf("enqueued %d after %d", e.Seq, last))
+				}
+				last = e.Seq
 				fresh = append(fresh, written{events[i], e.Seq})
 			}
 		}
