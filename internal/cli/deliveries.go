@@ -36,7 +36,9 @@ func (a *app) deliveriesCommand() *cli.Command {
 					&cli.TimestampFlag{Name: "since", Usage: "written at or after this time (RFC 3339)", Config: cli.TimestampConfig{Layouts: []string{time.RFC3339Nano}}},
 					&cli.TimestampFlag{Name: "until", Usage: "written before this time (RFC 3339)", Config: cli.TimestampConfig{Layouts: []string{time.RFC3339Nano}}},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
-					&cli.StringFlag{Name: "before", Usage: "go on before this delivery"}),
+					&cli.StringFlag{Name: "before", Usage: "go on before this delivery"},
+					&cli.BoolFlag{Name: "oldest", Usage: "oldest first; go on with -after"},
+					&cli.StringFlag{Name: "after", Usage: "with -oldest: go on after this delivery"}),
 				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.deliveryList),
 			},
 			{
@@ -46,6 +48,7 @@ func (a *app) deliveriesCommand() *cli.Command {
 			act("retry", "return dead letters to pending", "retried", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
 				return s.ReviveBy(ctx, sub, id, actor())
 			}),
+			a.retryRangeCommand(),
 			act("discard", "give deliveries up, so that their streams go on", "discarded", func(ctx context.Context, c *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
 				return s.Discard(ctx, sub, id, c.String("reason"))
 			}, &cli.StringFlag{Name: "reason", Usage: "why, for whoever reads the log (required)"}),
@@ -75,16 +78,23 @@ func (a *app) deliveryList(ctx context.Context, c *cli.Command, store *delivery.
 			f.States = append(f.States, state)
 		}
 	}
-	var before delivery.ID
-	if text := c.String("before"); text != "" {
-		if before, err = delivery.ParseID(text); err != nil {
+	read, on := store.Deliveries, "before"
+	if c.Bool("oldest") {
+		read, on = store.DeliveriesOldest, "after"
+	}
+	if wrong := map[string]string{"before": "after", "after": "before"}[on]; c.IsSet(wrong) {
+		return usage(c, "-%s does not go with this order; use -%s", wrong, on)
+	}
+	var from delivery.ID
+	if text := c.String(on); text != "" {
+		if from, err = delivery.ParseID(text); err != nil {
 			return err
 		}
 	}
 	if _, err := store.Subscription(ctx, sub); err != nil {
 		return err
 	}
-	list, err := store.Deliveries(ctx, sub, f, before, limit)
+	list, err := read(ctx, sub, f, from, limit)
 	if err != nil {
 		return err
 	}
@@ -108,7 +118,7 @@ func (a *app) deliveryList(ctx context.Context, c *cli.Command, store *delivery.
 		}
 		t.Flush()
 		if next != "" {
-			fmt.Fprintln(w, "more with: -before", next)
+			fmt.Fprintf(w, "more with: -%s %s\n", on, next)
 		}
 	})
 }

@@ -58,7 +58,8 @@ func (a *app) subscriptionsCommand() *cli.Command {
 		Name: "subscriptions", Usage: "endpoints and what they want",
 		Commands: []*cli.Command{
 			{
-				Name: "create", Usage: "add an endpoint; prints its signing secret, once", Flags: flags(settings.NeedSecretKey, append(settingFlags(), &cli.StringFlag{Name: "tenant", Usage: "whose events it gets (required)"})...),
+				DisableSliceFlagSeparator: true, // a header's value may hold a comma
+				Name:                      "create", Usage: "add an endpoint; prints its signing secret, once", Flags: flags(settings.NeedSecretKey, append(settingFlags(), &cli.StringFlag{Name: "tenant", Usage: "whose events it gets (required)"})...),
 				Action: a.withStore(settings.NeedSecretKey, nil, a.subscriptionCreate),
 			},
 			{
@@ -72,7 +73,8 @@ func (a *app) subscriptionsCommand() *cli.Command {
 				return s.Subscription(ctx, id)
 			}),
 			{
-				Name: "update", Usage: "change what is given, and nothing else", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey, settingFlags()...),
+				DisableSliceFlagSeparator: true,
+				Name:                      "update", Usage: "change what is given, and nothing else", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey, settingFlags()...),
 				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.subscriptionUpdate),
 			},
 			one("pause", "stop delivering; what is pending stays, in order", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, c *cli.Command) (*delivery.Subscription, error) {
