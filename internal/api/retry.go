@@ -14,7 +14,7 @@ const (
 	// retryBatch is how many dead letters one transaction revives, and retryTime for how
 	// long a request goes on with more of them.
 	retryBatch = 200
-	retryTime  = 10 * time.Second
+	retryTime  = 5 * time.Second
 )
 
 type retryDeliveries struct {

@@ -1,0 +1,152 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"go.uber.org/goleak"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/guard"
+	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/pgtest"
+	"github.com/postlane-go/postlane/internal/server"
+	"github.com/postlane-go/postlane/internal/settings"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const operatorKey = "the operator's key of these tests"
+
+// running is a server.
+type running struct {
+	is     *is.I
+	url    string
+	client *http.Client
+	stop   context.CancelFunc
+	done   chan error
+}
+
+func start(t *testing.T) *running {
+	t.Helper()
+	r := &running{is: is.New(t), done: make(chan error, 1)}
+	pool := pgtest.New(t)
+	g, err := guard.New(guard.Policy{Development: true})
+	r.is.NoErr(err)
+	keyring, err := delivery.NewKeyring(make([]byte, delivery.KeySize))
+	r.is.NoErr(err)
+	store, err := delivery.NewStore(pool, delivery.StoreConfig{Guard: g, Keyring: keyring})
+	r.is.NoErr(err)
+	snd, err := sender.New(sender.Config{Guard: g})
+	r.is.NoErr(err)
+	t.Cleanup(snd.Close)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	ready := make(chan net.Addr, 1)
+	go func() {
+		r.done <- server.Run(ctx, server.Config{
+			Settings: settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring},
+			Pool:     pool, Store: store, Dispatcher: delivery.Config{Sender: snd}, Logger: slog.New(slog.DiscardHandler),
+			Ready: func(a net.Addr) { ready <- a },
+		})
+	}()
+	select {
+	case a := <-ready:
+		r.url = "http://" + a.String()
+	case err := <-r.done:
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	r.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		cancel()
+	})
+	return r
+}
+
+// do makes a request with the operator's key.
+func (r *running) do(method, path, body string) (status int, text string) {
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
+	r.is.NoErr(err)
+	req.Header.Set("Authorization", "Bearer "+operatorKey)
+	resp, err := r.client.Do(req)
+	r.is.NoErr(err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	r.is.NoErr(err)
+	return resp.StatusCode, string(raw)
+}
+
+// What is served where, and the limit of a request's header.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/openapi-3.0.json": 200, "/docs": 200, "/v1/subscriptions": 200, "/v1/": 404, "/v1/x": 404,
+	} {
+		status, text := r.do("GET", path, "")
+		if status != want {
+			t.Errorf("GET %s: %d and not %d: %s", path, status, want, text)
+		}
+	}
+	resp, err := r.client.Get(r.url + "/v1/subscriptions")
+	r.is.NoErr(err)
+	resp.Body.Close()
+	r.is.Equal(resp.StatusCode, 401)
+	req, err := http.NewRequest("GET", r.url+"/v1/subscriptions", nil)
+	r.is.NoErr(err)
+	req.Header.Set("X-Large", strings.Repeat("x", 40<<10))
+	resp, err = r.client.Do(req)
+	r.is.NoErr(err)
+	resp.Body.Close()
+	r.is.Equal(resp.StatusCode, http.StatusRequestHeaderFieldsTooLarge)
+	r.stop()
+	r.is.NoErr(<-r.done)
+}
+
+// A server that is told to stop answers what it has begun, and takes nothing new.
+func TestShutdownDrains(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(entered)
+		<-release
+	}))
+	defer endpoint.Close()
+	status, text := r.do("POST", "/v1/subscriptions", fmt.Sprintf(`{"url":%q,"tenant":"acme"}`, endpoint.URL))
+	r.is.Equal(status, 201)
+	var sub struct{ ID string }
+	r.is.NoErr(json.Unmarshal([]byte(text), &sub))
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := r.do("POST", "/v1/subscriptions/"+sub.ID+"/test", "")
+		answered <- status
+	}()
+	<-entered
+	r.stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			break // nothing new is taken
+		}
+		conn.Close()
+		<-tick.C
+	}
+	close(release)
+	r.is.Equal(<-answered, 200)
+	r.is.NoErr(<-r.done)
+}
