@@ -32,7 +32,7 @@ func TestBC04_AClaimOverALongHistoryAndAnOldSnapshot(t *testing.T) {
 			SELECT $1, seq, 1, 1, now(), 'acme', 'delivered', 'test' FROM rows
 		)
 		INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
-		SELECT $1, seq, 'acme', 'old_' || i, 'thing.changed', 'asset ' || i % 1000, now(), now(), 1, 'delivered' FROM rows`, sub, finished)
+		SELECT $1, seq, 'acme', 'old_' || i, 'thing.changed', 'asset ' || i % 1000, now() - interval '1 day', now(), 1, 'delivered' FROM rows`, sub, finished)
 	assets := 0
 	enqueue := func(n int) {
 		var names []string

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -65,7 +66,7 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 				r.Claim = &stale
 				settlements, err := b.store.Settle(b.ctx, []delivery.Result{r})
 				b.is.NoErr(err)
-				if settlements[0].State != delivery.SettledLost || settlements[0].Err() != delivery.ErrLeaseLost {
+				if settlements[0].State != delivery.SettledLost || !errors.Is(settlements[0].Err(), delivery.ErrLeaseLost) {
 					t.Errorf("%s: %v", name, settlements[0])
 				}
 				var inTx []delivery.Settlement

@@ -171,7 +171,7 @@ func load(b *bundle, shape string, n int) (subs []delivery.SubscriptionID) {
 			SELECT sub, seq, 1, 1, now(), 'acme', 'delivered', 'test' FROM rows
 		)
 		INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
-		SELECT sub, seq, 'acme', 'old_' || i, 'thing.changed', 'asset ' || i % 1000, now(), now(), 1,
+		SELECT sub, seq, 'acme', 'old_' || i, 'thing.changed', 'asset ' || i % 1000, now() - interval '1 day', now(), 1,
 		       CASE WHEN i % 500 = 0 THEN 'dead' ELSE 'delivered' END
 		FROM rows`, subs, n)
 	b.exec(fmt.Sprintf(`

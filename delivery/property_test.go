@@ -191,7 +191,7 @@ func (w *walk) enqueue() {
 		return 0
 	}
 	for range 1 + w.r.IntN(3) {
-		on := pgx.Tx(tx)
+		on := tx
 		savepoint := w.chance(20)
 		if savepoint {
 			on, err = tx.Begin(w.ctx)
@@ -453,7 +453,7 @@ func (w *walk) any(of delivery.DeliveryState) *modelDelivery {
 func (w *walk) operate(what string, d *modelDelivery, got, want error) {
 	w.note("%s %d of %d: %v", what, d.seq, int64(d.sub), got)
 	if (got == nil) != (want == nil) || want != nil && !errors.Is(got, want) {
-		w.fail(fmt.Errorf("%s %d of %d: %v, not %v", what, d.seq, int64(d.sub), got, want))
+		w.fail(fmt.Errorf("%s %d of %d: %s, not %s", what, d.seq, int64(d.sub), fmt.Sprint(got), fmt.Sprint(want)))
 	}
 }
 
