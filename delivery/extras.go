@@ -37,17 +37,17 @@ func (s *Settings) checkHeaders() error {
 		if len(name)+len(s.Headers[name]) > maxHeaderBytes {
 			return bad("has %q with more than %d bytes", name, maxHeaderBytes)
 		}
-		if canonical := http.CanonicalHeaderKey(name); seen[canonical] {
+		canonical := http.CanonicalHeaderKey(name)
+		if seen[canonical] {
 			return bad("has %q twice, in different letters", name)
-		} else {
-			seen[canonical] = true
 		}
+		seen[canonical] = true
 	}
 	return nil
 }
 
-// writeExtras writes what settings say beyond the subscription's row: before tells
-// whether it had a v1a key. The row is read again if anything was written.
+// writeExtras writes what settings say beyond what row holds already, and returns the
+// row as it is then.
 func (s *Store) writeExtras(ctx context.Context, tx pgx.Tx, row *dbgen.PostlaneSubscriptions, settings *Settings) (*dbgen.PostlaneSubscriptions, error) {
 	id := SubscriptionID(row.ID)
 	written := false

@@ -109,7 +109,7 @@ func (a *api) outermost(mux *http.ServeMux) http.Handler {
 			if p == nil {
 				return
 			}
-			if p == http.ErrAbortHandler {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}
 			a.Logger.Error("a request made its handler panic", "method", r.Method, "path", r.URL.Path, "panic", p)

@@ -134,7 +134,9 @@ console.log(JSON.stringify(answers));
 		Signature string `json:"signature"`
 		Body      string `json:"body,omitempty"`
 	}
-	signed := func(at int64, by ...signing.Secret) string { return string(signing.Sign(nil, "evt_1", at, body, by...)) }
+	signed := func(at int64, by ...signing.Secret) string {
+		return string(signing.Sign(nil, "evt_1", at, body, by...))
+	}
 	input, err := json.Marshal(map[string]any{"secret": secret.Reveal(), "body": string(body), "signatures": map[string]signature{
 		"fits": {now, signed(now, secret), ""}, "one of two": {now, signed(now, other, secret), ""}, "with v1a": {now, "v1a,AAAA " + signed(now, secret), ""},
 		"another secret": {now, signed(now, other), ""}, "old": {now - 400, signed(now-400, secret), ""}, "future": {now + 400, signed(now+400, secret), ""},

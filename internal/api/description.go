@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -101,9 +102,7 @@ func (a *api) serveDescription(mux *http.ServeMux) error {
 	}
 	serve := func(path, contentType string, body []byte, header http.Header) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			for name, values := range header {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), header)
 			w.Header().Set("Content-Type", contentType)
 			w.Header().Set("Cache-Control", "no-cache")
 			_, _ = w.Write(body) // the client is gone if this fails

@@ -23,7 +23,7 @@ func (b *bundle) logOfAMillion() (path string) {
 		SELECT $1, n, 'acme', 'evt_' || n, 'usual.type_1', 'asset-' || n % 10007, NULL, CASE WHEN n IN (1000005, 1000010) THEN now() END
 		FROM generate_series(1000001, 1020000) n`, id)
 	b.exec(`INSERT INTO postlane.leases (subscription_id, seq, fence, claimed_at, lease_until, attempt, tenant, event_id, asset, claimant)
-		SELECT subscription_id, seq, seq, now(), now() + interval '1 hour', 1, tenant, event_id, asset, 'bench'
+		SELECT subscription_id, seq, 1000 + seq, now(), now() + interval '1 hour', 1, tenant, event_id, asset, 'bench'
 		FROM postlane.deliveries WHERE seq BETWEEN 1000100 AND 1000104`)
 	b.exec(`SELECT setval('postlane.delivery_seq', 1020000)`)
 	b.exec(`ANALYZE postlane.settled, postlane.deliveries`)

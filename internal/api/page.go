@@ -88,7 +88,7 @@ func groups(doc *huma.OpenAPI) []group {
 func show(doc *huma.OpenAPI, op *huma.Operation) shownOperation {
 	o := shownOperation{ID: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, About: op.Description}
 	for _, p := range op.Parameters {
-		o.Parameters = append(o.Parameters, field{p.Name, p.In, typeName(doc, p.Schema), p.Description, p.Required})
+		o.Parameters = append(o.Parameters, field{p.Name, p.In, typeName(p.Schema), p.Description, p.Required})
 	}
 	if op.RequestBody != nil {
 		o.Body = fieldsOf(doc, op.RequestBody.Content["application/json"].Schema)
@@ -107,7 +107,7 @@ func fieldsOf(doc *huma.OpenAPI, s *huma.Schema) (list []field) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		list = append(list, field{name, "", typeName(doc, property), property.Description, slices.Contains(s.Required, name)})
+		list = append(list, field{name, "", typeName(property), property.Description, slices.Contains(s.Required, name)})
 	}
 	return list
 }
@@ -119,14 +119,14 @@ func resolve(doc *huma.OpenAPI, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-func typeName(doc *huma.OpenAPI, s *huma.Schema) string {
+func typeName(s *huma.Schema) string {
 	if s.Ref != "" {
 		return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]
 	}
 	name := s.Type
 	switch {
 	case s.Type == huma.TypeArray:
-		name = "list of " + typeName(doc, s.Items)
+		name = "list of " + typeName(s.Items)
 	case s.Type == "":
 		name = "any"
 	case s.Format == "date-time":

@@ -22,7 +22,7 @@ type retryDeliveries struct {
 	Body struct {
 		DryRun    bool             `json:"dry_run,omitempty" doc:"Count only"`
 		EventType string           `json:"event_type,omitempty" maxLength:"128" doc:"Exactly this type"`
-		Asset     Optional[string] `json:"asset,omitempty" maxLength:"512" doc:"Exactly this asset; null: those without one. Absent: any"`
+		Asset     Optional[string] `json:"asset,omitzero" maxLength:"512" doc:"Exactly this asset; null: those without one. Absent: any"`
 		Since     time.Time        `json:"since,omitzero" doc:"Written at or after this time"`
 		Until     time.Time        `json:"until,omitzero" doc:"Written before this time"`
 		Max       int              `json:"max,omitempty" default:"10000" minimum:"1" maximum:"100000" doc:"Most to retry in this request"`

@@ -110,7 +110,7 @@ func TestTooBroadIsSaid(t *testing.T) {
 	tx, err := b.pool.Begin(b.ctx)
 	b.is.NoErr(err)
 	defer tx.Rollback(b.ctx)
-	b.want(200, b.acme, "GET", path+"/deliveries", nil) // the other connection knows the statement
+	b.want(200, b.acme, "GET", path+"/deliveries", nil)                             // the other connection knows the statement
 	_, err = tx.Exec(b.ctx, `LOCK TABLE postlane.settled IN ACCESS EXCLUSIVE MODE`) // a read that takes for ever
 	b.is.NoErr(err)
 	got := b.do(b.acme, "GET", path+"/deliveries", nil)

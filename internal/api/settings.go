@@ -9,15 +9,15 @@ import (
 // Settings are those of a subscription as a request gives them: what is absent stays as
 // it is, or is the default in a new one.
 type Settings struct {
-	URL          Optional[string]            `json:"url,omitempty" nullable:"false" maxLength:"2048" doc:"The endpoint: https, at a public address" example:"https://example.com/hooks"`
-	Description  Optional[string]            `json:"description,omitempty" doc:"For people; null: none"`
-	EventTypes   Optional[[]string]          `json:"event_types,omitempty" minItems:"1" maxItems:"100" doc:"The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused"`
-	OnDead       Optional[string]            `json:"on_dead,omitempty" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it; null: continue"`
-	MaxAttempts  Optional[int]               `json:"max_attempts,omitempty" minimum:"1" maximum:"1000" doc:"After how many failed attempts a delivery is dead; null: the default, 8"`
-	MaxInFlight  Optional[int]               `json:"max_in_flight,omitempty" minimum:"1" maximum:"10000" doc:"Most requests open to the endpoint; null: the dispatcher's own limit"`
-	DisableAfter Optional[int]               `json:"disable_after,omitempty" minimum:"1" maximum:"1000000000" doc:"Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20"`
-	V1a          Optional[bool]              `json:"v1a,omitempty" nullable:"false" doc:"Sign with an Ed25519 key too (v1a), beside the secret (v1), for receivers that should verify without being able to sign; public_key is what they need"`
-	Headers      Optional[map[string]string] `json:"headers,omitempty" doc:"Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none"`
+	URL          Optional[string]            `json:"url,omitzero" nullable:"false" maxLength:"2048" doc:"The endpoint: https, at a public address" example:"https://example.com/hooks"`
+	Description  Optional[string]            `json:"description,omitzero" doc:"For people; null: none"`
+	EventTypes   Optional[[]string]          `json:"event_types,omitzero" minItems:"1" maxItems:"100" doc:"The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused"`
+	OnDead       Optional[string]            `json:"on_dead,omitzero" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it; null: continue"`
+	MaxAttempts  Optional[int]               `json:"max_attempts,omitzero" minimum:"1" maximum:"1000" doc:"After how many failed attempts a delivery is dead; null: the default, 8"`
+	MaxInFlight  Optional[int]               `json:"max_in_flight,omitzero" minimum:"1" maximum:"10000" doc:"Most requests open to the endpoint; null: the dispatcher's own limit"`
+	DisableAfter Optional[int]               `json:"disable_after,omitzero" minimum:"1" maximum:"1000000000" doc:"Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20"`
+	V1a          Optional[bool]              `json:"v1a,omitzero" nullable:"false" doc:"Sign with an Ed25519 key too (v1a), beside the secret (v1), for receivers that should verify without being able to sign; public_key is what they need"`
+	Headers      Optional[map[string]string] `json:"headers,omitzero" doc:"Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none"`
 }
 
 // apply writes what is there into s.

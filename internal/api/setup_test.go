@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -162,9 +163,7 @@ const endpoint = "http://127.0.0.1:8099/hook"
 func (b *bundle) subscribe(settings map[string]any) string {
 	b.t.Helper()
 	body := map[string]any{"url": endpoint}
-	for name, value := range settings {
-		body[name] = value
-	}
+	maps.Copy(body, settings)
 	return b.want(201, b.acme, "POST", "/v1/subscriptions", body).header.Get("Location")
 }
 
