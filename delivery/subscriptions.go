@@ -164,6 +164,9 @@ func (s *Store) RotateSecret(ctx context.Context, id SubscriptionID, overlap tim
 	}
 	sealed, keyID := s.keyring.seal(id, []byte(secret.Reveal()))
 	err = s.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := queries.SubscriptionLock(ctx, tx, int64(id)); err != nil {
+			return err
+		}
 		_, err := queries.SubscriptionRotateSecret(ctx, tx, &dbgen.SubscriptionRotateSecretParams{
 			ID: int64(id), OverlapMs: overlap.Milliseconds(), Secret: sealed, KeyID: keyID,
 		})

@@ -73,9 +73,16 @@ SELECT s.id, s.revision, s.tenant, s.url, s.headers, coalesce(s.headers_key_id, 
 FROM postlane.subscriptions s
 WHERE s.id = ANY (@ids::bigint[]);
 
+-- name: SubscriptionLock :one
+--
+-- Locks a subscription that is not deleted.
+SELECT s.id FROM postlane.subscriptions s WHERE s.id = @id AND s.deleted_at IS NULL FOR NO KEY UPDATE;
+
 -- name: SubscriptionRotateSecret :one
 --
--- Adds a secret and lets the current one go on signing for overlap_ms.
+-- Adds a secret and lets the current one go on signing for overlap_ms. Comes after
+-- SubscriptionLock, as a later statement: of two rotations at once the second then
+-- sees the secret of the first.
 WITH given AS MATERIALIZED (
     SELECT @id::bigint AS id, @overlap_ms::bigint AS overlap_ms, @secret::bytea AS secret, sqlc.narg('key_id')::text AS key_id
 ),

@@ -198,6 +198,18 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 	return items, nil
 }
 
+const SubscriptionLock = `-- name: SubscriptionLock :one
+SELECT s.id FROM postlane.subscriptions s WHERE s.id = $1 AND s.deleted_at IS NULL FOR NO KEY UPDATE
+`
+
+// Locks a subscription that is not deleted.
+func (q *Queries) SubscriptionLock(ctx context.Context, db DBTX, id int64) (int64, error) {
+	row := db.QueryRow(ctx, SubscriptionLock, id)
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
+}
+
 const SubscriptionLockSettling = `-- name: SubscriptionLockSettling :exec
 SELECT s.id
 FROM (
@@ -274,7 +286,9 @@ type SubscriptionRotateSecretParams struct {
 	KeyID     *string
 }
 
-// Adds a secret and lets the current one go on signing for overlap_ms.
+// Adds a secret and lets the current one go on signing for overlap_ms. Comes after
+// SubscriptionLock, as a later statement: of two rotations at once the second then
+// sees the secret of the first.
 func (q *Queries) SubscriptionRotateSecret(ctx context.Context, db DBTX, arg *SubscriptionRotateSecretParams) (int32, error) {
 	row := db.QueryRow(ctx, SubscriptionRotateSecret,
 		arg.ID,
