@@ -51,7 +51,7 @@ func (s *series) coarser(n int) []tally {
 
 // rateChart shows what was tried, step by step: what failed on top of what was delivered.
 func rateChart(points []tally, step time.Duration) *chart {
-	c := newChart(points, step)
+	c := newChart(points)
 	c.Columns = []string{"From", "Delivered", "Failed"}
 	c.Lines = []legend{{"good", "delivered"}, {"bad", "failed attempts"}}
 	most, delivered, failed := int64(0), int64(0), int64(0)
@@ -71,8 +71,12 @@ func rateChart(points []tally, step time.Duration) *chart {
 		x := float64(i)*wide + wide*0.12
 		width := wide * 0.76
 		y := float64(chartHigh)
-		fmt.Fprintf(&b, `<g><title>%s: %s delivered, %s failed</title><rect class="hit" x="%.2f" y="0" width="%.2f" height="%d"/>`,
-			p.At.UTC().Format("15:04 UTC"), number(p.Delivered), number(p.Failed), float64(i)*wide, wide, chartHigh)
+		begun := ""
+		if i == len(points)-1 {
+			begun = ` class="begun"` // and not over
+		}
+		fmt.Fprintf(&b, `<g%s><title>%s: %s delivered, %s failed</title><rect class="hit" x="%.2f" y="0" width="%.2f" height="%d"/>`,
+			begun, p.At.UTC().Format("15:04 UTC"), number(p.Delivered), number(p.Failed), float64(i)*wide, wide, chartHigh)
 		for _, part := range []struct {
 			class string
 			n     int64
@@ -94,8 +98,8 @@ func rateChart(points []tally, step time.Duration) *chart {
 }
 
 // latencyChart shows the median and the 95th percentile, step by step.
-func latencyChart(points []tally, step time.Duration, what string, of func(*tally) *histogram) *chart {
-	c := newChart(points, step)
+func latencyChart(points []tally, what string, of func(*tally) *histogram) *chart {
+	c := newChart(points)
 	c.Columns = []string{"From", "p50", "p95"}
 	c.Lines = []legend{{"p50", "p50, half take less"}, {"p95", "p95, one in twenty takes more"}}
 	most := time.Duration(0)
@@ -149,14 +153,13 @@ func latencyChart(points []tally, step time.Duration, what string, of func(*tall
 	return c
 }
 
-func newChart(points []tally, step time.Duration) *chart {
+func newChart(points []tally) *chart {
 	c := &chart{}
 	const marks = 4
 	for i := range marks {
 		c.Marks = append(c.Marks, points[i*(len(points)-1)/marks].At.UTC().Format("15:04"))
 	}
-	c.Marks = append(c.Marks, points[len(points)-1].At.UTC().Format("15:04")+" UTC")
-	_ = step
+	c.Marks = append(c.Marks, "now, UTC")
 	return c
 }
 
@@ -281,6 +284,9 @@ func compact(n float64) string {
 		return trim(n/1e6) + " M"
 	case n >= 1e4:
 		return trim(n/1e3) + " k"
+	}
+	if n == math.Trunc(n) {
+		return number(int64(n))
 	}
 	return trim(n)
 }

@@ -46,7 +46,8 @@ type attemptView struct {
 	Body    string
 	Headers string
 	Bars    []phase
-	Wide    int
+	// Open says that its answer is shown at once: that of the last failure.
+	Open bool
 }
 
 // phase is a part of an attempt's time, for a bar of a hundred.
@@ -139,6 +140,7 @@ func (v *visit) lives(attempts []delivery.Attempt, revivals []delivery.Revival) 
 			a.Error, a.Claimant = "", ""
 		}
 		a.Bars = phases(&a.Attempt, longest)
+		a.Open = i == len(attempts)-1 && a.Outcome != "delivered"
 		n := index[delivery.RevivalOf(&attempts[i], revivals)]
 		lives[n].Attempts = append(lives[n].Attempts, a)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"html/template"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -96,7 +97,7 @@ func (v *visit) endpointView(sub *delivery.Subscription) (*endpointView, error) 
 		points, step = day.Points[len(day.Points)-13:], day.Step
 	}
 	e.Rate = rateChart(points, step)
-	e.Latency = latencyChart(points, step, "Time to the answer", func(t *tally) *histogram { return &t.answer })
+	e.Latency = latencyChart(points, "Time to the answer", func(t *tally) *histogram { return &t.answer })
 	if e.Waiting.OldestMs >= 0 {
 		at := time.Now().Add(-time.Duration(e.Waiting.OldestMs) * time.Millisecond)
 		e.Oldest = &at
@@ -141,7 +142,7 @@ func byAnswer(kinds []kind) []kindRow {
 	for _, k := range kinds {
 		label, detail := statusText(k.Status), ""
 		if k.Status < 0 {
-			label, detail = k.Outcome, meaning(k.Outcome)
+			label, detail = strings.ReplaceAll(k.Outcome, "_", " "), meaning(k.Outcome)
 		}
 		r := rows[label]
 		if r == nil {

@@ -93,7 +93,7 @@ func (v *visit) overview() error {
 	}
 	body := overviewView{
 		Rate:    rateChart(hour.Points, hour.Step),
-		Latency: latencyChart(hour.Points, hour.Step, "From the event to its delivery", func(t *tally) *histogram { return &t.delay }),
+		Latency: latencyChart(hour.Points, "From the event to its delivery", func(t *tally) *histogram { return &t.delay }),
 		Cut:     hour.Cut,
 	}
 	for _, d := range oldest {
@@ -118,7 +118,7 @@ func (v *visit) tiles(totals *dbgen.ConsoleTotalsRow, hour *series) []tile {
 	return []tile{
 		{
 			Label: "Delivered", Value: number(sum.Delivered), Path: v.path("deliveries", "state", "delivered"),
-			Detail: fmt.Sprintf("in the last hour; %s a minute now", trim(float64(recent.Delivered)/5)),
+			Detail: fmt.Sprintf("in the last hour; %s a minute now", perMinute(recent.Delivered, 5)),
 		},
 		{
 			Label: "Pending", Value: upTo(overviewMost, totals.Live-totals.Held), Path: v.path("deliveries", "state", "pending"),
@@ -143,7 +143,7 @@ func (v *visit) attention(totals *dbgen.ConsoleTotalsRow, unwell []*dbgen.Consol
 		if w.Expired > 0 {
 			list = append(list, attention{
 				Mark: mark{"bad", "✕", "silent worker"}, What: fmt.Sprintf("%s has let %d %s run out", w.Name, w.Expired, plural(w.Expired, "lease", "leases")),
-				Detail: "Another worker takes them back. If none does, no dispatcher is running.", Path: "#workers", Action: "Look at workers",
+				Detail: "Another worker takes them back. If none does, no dispatcher is running.", Path: "#workers", Action: "Workers",
 			})
 		}
 	}
@@ -152,7 +152,7 @@ func (v *visit) attention(totals *dbgen.ConsoleTotalsRow, unwell []*dbgen.Consol
 		list = append(list, attention{
 			Mark: mark{"bad", "✕", "backlog"}, What: "Deliveries that could be sent are waiting",
 			Detail: "The oldest is for " + short(60, oldest[0].Url) + ". Is a dispatcher running, and has it room?", Since: &since,
-			Path: v.path("streams"), Action: "Look at streams",
+			Path: v.path("streams"), Action: "Streams",
 		})
 	}
 	for _, s := range unwell {
@@ -161,24 +161,24 @@ func (v *visit) attention(totals *dbgen.ConsoleTotalsRow, unwell []*dbgen.Consol
 		}
 		list = append(list, attention{
 			Mark: stateOf(s.State), What: short(80, s.Url), Detail: deref(s.StateReason), Since: &s.StateSince,
-			Path: endpointPath(delivery.SubscriptionID(s.ID)), Action: "Look at the endpoint",
+			Path: endpointPath(delivery.SubscriptionID(s.ID)), Action: "Endpoint",
 		})
 	}
 	for i, h := range held {
 		if i == 5 {
-			list = append(list, attention{Mark: stateOf("held"), What: "and more held streams", Path: v.path("streams"), Action: "Look at all"})
+			list = append(list, attention{Mark: stateOf("held"), What: "and more held streams", Path: v.path("streams"), Action: "All held streams"})
 			break
 		}
 		list = append(list, attention{
 			Mark: mark{"hold", "■", "held stream"}, What: streamName(h.Asset) + " of " + short(60, h.Url),
-			Detail: fmt.Sprintf("%s. %s behind it.", h.Reason, upTo(1000, h.Depth-1)), Since: &h.Since,
-			Path: deliveryPath(delivery.SubscriptionID(h.SubscriptionID), delivery.ID(h.Seq)), Action: "Look at the head",
+			Detail: fmt.Sprintf("%s; %s", h.Reason, behind(h.Depth-1)), Since: &h.Since,
+			Path: deliveryPath(delivery.SubscriptionID(h.SubscriptionID), delivery.ID(h.Seq)), Action: "Delivery",
 		})
 	}
 	if totals.Dead > 0 {
 		list = append(list, attention{
 			Mark: mark{"bad", "✕", "dead letters"}, What: fmt.Sprintf("%s dead %s nobody has retried or discarded", upTo(overviewMost, totals.Dead), plural(totals.Dead, "letter that", "letters that")),
-			Detail: "Their streams have gone on.", Path: v.path("dead"), Action: "Look at reasons",
+			Detail: "Their streams have gone on.", Path: v.path("dead"), Action: "Reasons",
 		})
 	}
 	for _, s := range unwell {
@@ -187,7 +187,7 @@ func (v *visit) attention(totals *dbgen.ConsoleTotalsRow, unwell []*dbgen.Consol
 		}
 		list = append(list, attention{
 			Mark: stateOf(s.State), What: short(80, s.Url), Detail: deref(s.StateReason), Since: &s.StateSince,
-			Path: endpointPath(delivery.SubscriptionID(s.ID)), Action: "Look at the endpoint",
+			Path: endpointPath(delivery.SubscriptionID(s.ID)), Action: "Endpoint",
 		})
 	}
 	return list
@@ -219,12 +219,28 @@ func (v *visit) workers(leases []*dbgen.ConsoleWorkersRow) ([]worker, error) {
 	return list, err
 }
 
+// behind says how many wait behind a head.
+func behind(n int64) string {
+	if n == 0 {
+		return "nothing waits behind it yet"
+	}
+	return upTo(1000, n) + " " + plural(n, "waits", "wait") + " behind it"
+}
+
 // streamName is how a stream is called: by its asset.
 func streamName(asset *string) string {
 	if asset == nil || *asset == "" {
 		return "the stream without an asset"
 	}
 	return "stream " + short(40, *asset)
+}
+
+// perMinute is so many in so many minutes, a minute.
+func perMinute(n int64, minutes float64) string {
+	if r := float64(n) / minutes; r < 10 {
+		return trim(r)
+	}
+	return number(int64(float64(n)/minutes + 0.5))
 }
 
 func deref(s *string) string {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/hex"
 	"hash/fnv"
@@ -43,6 +44,12 @@ func (f *frame) Operator() bool { return f.Who != nil && f.Who.Operator() }
 
 // Writes reports whether the visitor may change anything.
 func (f *frame) Writes() bool { return f.Who != nil && f.Who.Scope == keys.Write }
+
+// Themes are the colours to choose from.
+func (f *frame) Themes() []string { return []string{"auto", "light", "dark"} }
+
+// Shown is the theme that is chosen.
+func (f *frame) Shown() string { return cmp.Or(f.Theme, "auto") }
 
 // AllTenants reports whether the page shows things of several tenants.
 func (f *frame) AllTenants() bool { return f.Operator() && f.Tenant == "" }

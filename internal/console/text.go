@@ -27,6 +27,7 @@ var functions = template.FuncMap{
 	"endpoint":  endpointPath,
 	"delivery":  deliveryPath,
 	"short":     short,
+	"address":   func(most int, url string) string { return short(most, strings.TrimPrefix(url, "https://")) },
 	"meaning":   meaning,
 	"status":    statusText,
 	"plural":    plural,
@@ -34,8 +35,8 @@ var functions = template.FuncMap{
 	"args":      args,
 }
 
-// moment is a time as a page shows it. The zero value is one that is not set.
-type moment struct{ ISO, Absolute, Relative string }
+// moment is a time as a page shows it: Clock is Absolute without the day, if it is today.
+type moment struct{ ISO, Absolute, Clock, Relative string }
 
 // when makes a moment of a time.Time or *time.Time; nil and the zero time are not set.
 func when(t any) *moment {
@@ -52,7 +53,12 @@ func when(t any) *moment {
 		return nil
 	}
 	at = at.UTC()
-	return &moment{ISO: at.Format(time.RFC3339Nano), Absolute: at.Format("2006-01-02 15:04:05 UTC"), Relative: relative(time.Since(at))}
+	m := &moment{ISO: at.Format(time.RFC3339Nano), Absolute: at.Format("2006-01-02 15:04:05 UTC"), Relative: relative(time.Since(at))}
+	m.Clock = m.Absolute
+	if at.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
+		m.Clock = at.Format("15:04:05 UTC")
+	}
+	return m
 }
 
 // relative says how long ago something was, or in what time it will be.
