@@ -21,7 +21,7 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 	targets, err := d.targets.of(work, claims)
 	for i := range claims {
 		f := &flight{claim: claims[i], claimed: claimed, renewed: claimed}
-		f.ctx, f.cancel = context.WithCancelCause(work)
+		f.ctx, f.cancel = context.WithCancelCause(work) //nolint:fatcontext // each flight has one of its own, below work
 		d.flights.add(f)
 		if err != nil {
 			d.conclude(f, Result{Verdict: Released})

@@ -27,6 +27,8 @@ func asleep(t *testing.T) *site {
 
 // Not parallel: the process notifies only so often (wake.Limiter), and other tests would
 // use that up.
+//
+//nolint:paralleltest // as said
 func TestACommitInTheSamePoolWakesADispatcher(t *testing.T) {
 	s := asleep(t)
 	for range 5 {

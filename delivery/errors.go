@@ -3,6 +3,7 @@ package delivery
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -80,19 +81,12 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 func join(words []string) string {
-	switch len(words) {
-	case 0:
+	switch last := len(words) - 1; {
+	case last < 0:
 		return "content"
-	case 1:
+	case last == 0:
 		return words[0]
+	default:
+		return strings.Join(words[:last], ", ") + " and " + words[last]
 	}
-	text := words[0]
-	for i, w := range words[1:] {
-		if i == len(words)-2 {
-			text += " and " + w
-		} else {
-			text += ", " + w
-		}
-	}
-	return text
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -68,9 +69,7 @@ func (t *targets) of(ctx context.Context, claims []Claim) ([]*target, error) {
 	if len(t.known)+len(read) > maxTargets {
 		clear(t.known)
 	}
-	for id, target := range read {
-		t.known[id] = target
-	}
+	maps.Copy(t.known, read)
 	for i := range claims {
 		if list[i] == nil {
 			list[i] = read[claims[i].Subscription]

@@ -78,7 +78,7 @@ func (m *marker) round(ctx context.Context) {
 		m.busy = false
 		return
 	}
-	go func() {
+	go func() { //nolint:gosec // what is published is to be marked also when the relay is told to stop
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 		defer cancel()
 		m.round(ctx)

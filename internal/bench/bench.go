@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,8 +88,8 @@ func (r *run) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n",
 
 func (r *run) close() error {
 	var errs []error
-	for i := len(r.undo) - 1; i >= 0; i-- {
-		errs = append(errs, r.undo[i]())
+	for _, undo := range slices.Backward(r.undo) {
+		errs = append(errs, undo())
 	}
 	return errors.Join(errs...)
 }

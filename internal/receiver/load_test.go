@@ -92,6 +92,8 @@ func TestOneFaultAmongMany(t *testing.T) {
 // 1,000,000 events, each in a stream of its own, fit.
 //
 // It reads the heap, so nothing may run beside it: not parallel.
+//
+//nolint:paralleltest // as said
 func TestMemoryOfAMillionEvents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million events")

@@ -3,6 +3,7 @@ package receiver
 import (
 	"errors"
 	"hash/maphash"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -203,8 +204,6 @@ func (r *Receiver) write(w http.ResponseWriter, s *script, status int) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(r.config.WriteTimeout))
 	}
 	h := w.Header()
-	for name, values := range s.Header {
-		h[name] = values
-	}
+	maps.Copy(h, s.Header)
 	w.WriteHeader(status)
 }
