@@ -40,10 +40,10 @@ func (v *visit) auditLog() error {
 	}
 	for _, e := range list {
 		row := auditRow{Entry: e}
-		switch {
-		case e.Outcome == "":
+		switch e.Outcome {
+		case "":
 			row.Mark = mark{"warn", "?", "not known"}
-		case e.Outcome == "ok":
+		case "ok":
 			row.Mark = mark{"good", "✓", "ok"}
 		default:
 			row.Mark = mark{"bad", "✕", e.Outcome}

@@ -153,7 +153,7 @@ func (c *Console) outermost(next http.Handler) http.Handler {
 			if p == nil {
 				return
 			}
-			if p == http.ErrAbortHandler {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}
 			c.Logger.Error("a page made its handler panic", "method", r.Method, "path", r.URL.Path, "panic", p)

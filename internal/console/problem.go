@@ -73,8 +73,7 @@ func problemOf(err error) *problem {
 
 // unreachable reports whether the database is away, full or being restarted.
 func unreachable(err error) bool {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	var pg *pgconn.PgError

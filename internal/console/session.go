@@ -100,7 +100,7 @@ func fromOurForm(r *http.Request, token string) bool {
 
 // setCookie sets a cookie for the console alone; a negative age removes it.
 func setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the console is reached by https, and a console on loopback need not be
 		Name: name, Value: value, Path: Root, MaxAge: int(age.Seconds()), HttpOnly: true, Secure: isHTTPS(r), SameSite: http.SameSiteStrictMode,
 	})
 }

@@ -116,7 +116,8 @@ func (c *Console) setTheme(w http.ResponseWriter, r *http.Request) {
 	default: // as the system has it
 		setCookie(w, r, themeCookie, "", -1)
 	}
-	http.Redirect(w, r, within(r.PostFormValue("next")), http.StatusSeeOther)
+	next := within(r.PostFormValue("next"))
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // a path of the console, and nothing else
 }
 
 // within returns where to go on after a form: a path of the console, and nothing else.
