@@ -2,7 +2,11 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
 )
@@ -28,12 +32,12 @@ func (s *site) scene() *scene {
 	types := func(t ...string) func(*delivery.Settings) {
 		return func(set *delivery.Settings) { set.EventTypes = t }
 	}
-	x.held = s.subscribe("acme", "/ledger", holds, types("ledger.*"), describe("The ledger: order is everything"))
+	x.held = s.subscribe("acme", "https://ledger.acme.example/events", holds, types("ledger.*"), describe("The ledger: order is everything"))
 	held := s.enqueue("acme", "ledger.posted", "account-17", "account-17", "account-17", "account-18")
 	x.holding, x.waiting = held[0], held[1]
 	s.settle(answered(422, `{"error":"unbalanced"}`))
 
-	x.flaky = s.subscribe("acme", "/crm?"+strings.Repeat("route=a-very-long-one&", 80), dies, types("contact.*"), describe("CRM of the sales team"))
+	x.flaky = s.subscribe("acme", longURL("https://crm.acme.example/hooks?"), dies, types("contact.*"), describe("CRM of the sales team"))
 	x.dead = s.enqueue("acme", "contact.changed", "contact-1")[0]
 	s.settle(answered(500, hostile))
 	more := s.enqueue("acme", "contact.changed", "contact-2", "contact-3", "contact-4")
@@ -42,11 +46,11 @@ func (s *site) scene() *scene {
 	s.is.NoErr(s.store.ReviveBy(s.ctx, x.flaky.ID, x.retried, "Ada (key_1)"))
 	s.settle(refused)
 
-	x.disabled = s.subscribe("acme", "/legacy", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 1 }, types("legacy.*"))
+	x.disabled = s.subscribe("acme", "https://legacy.acme.example/sync", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 1 }, types("legacy.*"))
 	s.enqueue("acme", "legacy.synced", "", "")
 	s.settle(refused)
 
-	x.well = s.subscribe("acme", "/hooks", types("order.*"), describe("Order pipeline"), func(set *delivery.Settings) {
+	x.well = s.subscribe("acme", "https://api.acme.example/webhooks/orders", types("order.*"), describe("Order pipeline"), func(set *delivery.Settings) {
 		set.V1a, set.Headers = true, map[string]string{"X-Tenant": "a secret value"}
 	})
 	delivered := s.enqueue("acme", "order.paid", names("order", 70)...)
@@ -58,15 +62,20 @@ func (s *site) scene() *scene {
 	s.is.Equal(len(s.claim(10)), 1)
 	s.enqueue("acme", "order.created", "order-902", "order-903", "order-902")
 
-	x.paused = s.subscribe("other", "/partner", types("*"))
+	x.paused = s.subscribe("other", "https://partner.example.net/in", types("*"))
 	s.enqueue("other", "thing.done", "", "a", "b")
 	_, err := s.store.Pause(s.ctx, x.paused.ID, "the partner moves house")
 	s.is.NoErr(err)
-	x.other = s.subscribe("other", "/elsewhere", dies)
-	s.enqueue("other", "elsewhere.<b>bold</b>"[:9], "x")
+	x.other = s.subscribe("other", "https://elsewhere.example.org/", dies)
+	s.enqueue("other", "thing.done", "x")
 	s.settle(answered(410, "gone"))
 	s.history(x)
 	return x
+}
+
+// longURL is a URL of 2,000 characters.
+func longURL(beginning string) string {
+	return (beginning + strings.Repeat("route=a-very-long-one&", 100))[:2000]
 }
 
 func names(prefix string, n int) []string {
@@ -80,26 +89,58 @@ func names(prefix string, n int) []string {
 // history fills the statistics of a day, as Count would have over time.
 func (s *site) history(x *scene) {
 	s.t.Helper()
-	spread := func(scale int64) string {
-		h := histogram{}
-		for i, n := range []int64{0, 0, 0, 0, 2, 5, 11, 18, 25, 31, 22, 14, 9, 6, 4, 3, 2, 2, 1, 1} {
-			h[i] = n * scale / 10
+	now := one[time.Time](s, "SELECT now()").UTC()
+	wave := func(i int, period, low, high float64) int64 {
+		return int64(low + (high-low)*(0.5+0.5*math.Sin(float64(i)/period)) + float64(i*37%11)*(high-low)/60)
+	}
+	// spread is a histogram of n around a time in milliseconds.
+	spread := func(n int64, around float64) []int64 {
+		h := make([]int64, len(histogram{}))
+		for i := range h {
+			at := float64(bounds[min(i, len(bounds)-1)])
+			d := math.Log(at / around)
+			h[i] = int64(float64(n) * 0.22 * math.Exp(-d*d/0.9))
 		}
-		return strings.Join(strings.Fields(fmt.Sprint(h)), ",")
+		return h
 	}
-	array := func(scale int64) string { return "'{" + strings.Trim(spread(scale), "[]") + "}'::bigint[]" }
-	s.exec(`INSERT INTO postlane.statistics_minutes
-		SELECT t, date_trunc('minute', now()) - m * interval '1 minute', 300 + (120 * sin(m / 9.0))::int + (m * 37) % 60,
-		       CASE WHEN m BETWEEN 21 AND 27 THEN 90 - (m - 24) * (m - 24) * 7 ELSE (m * 7) % 5 END, ` + array(10) + `, CASE WHEN m BETWEEN 20 AND 28 THEN ` + array(4) + ` ELSE ` + array(12) + ` END
-		FROM generate_series(1, 60) m, unnest('{"",acme}'::text[]) t`)
+	var minutes [][]any
+	for m := 1; m <= 60; m++ {
+		delivered, failed, around := wave(m, 9, 260, 420), int64(m*7%5), 38+float64(wave(m, 4, 0, 14))
+		if m >= 21 && m <= 28 { // an outage of an endpoint
+			failed, around = 100-int64(m-24)*int64(m-24)*5, around*1.9
+		}
+		for _, tenant := range []string{"", "acme"} {
+			minutes = append(minutes, []any{tenant, now.Truncate(time.Minute).Add(-time.Duration(m) * time.Minute), delivered, failed, spread(delivered, around), spread(delivered, around*1.6)})
+		}
+	}
+	s.copy("statistics_minutes", []string{"tenant", "at", "delivered", "failed", "answer", "delay"}, minutes)
 	for i, sub := range []*delivery.Subscription{x.well, x.flaky, x.held, x.disabled, x.other} {
-		s.exec(`INSERT INTO postlane.statistics_spans
-			SELECT $1, date_bin('5 minutes', now(), '2000-01-01Z') - m * interval '5 minutes', greatest(0, (400 + 260 * sin(m / 40.0))::int / $2 + (m * 37) % 50),
-			       CASE WHEN m % 97 < $2 * 3 THEN 20 * $2 ELSE (m * 7) % (2 * $2) END, `+array(10)+`
-			FROM generate_series(1, 287) m`, int64(sub.ID), i+1)
-		s.exec(`INSERT INTO postlane.statistics_kinds (subscription_id, at, event_type, outcome, status, attempts)
-			SELECT $1, date_trunc('hour', now()) - h * interval '1 hour', k.event_type, k.outcome, k.status, k.n
-			FROM generate_series(0, 22) h, (VALUES ('order.paid', 'delivered', 200, 1530), ('order.shipped', 'delivered', 200, 712), ('order.paid', 'delivered', 204, 96),
-				('order.paid', 'http_status', 503, 21), ('order.created', 'timeout', -1, 4), ('order.created', 'delivered', 200, 340)) k (event_type, outcome, status, n)`, int64(sub.ID))
+		var spans, kinds [][]any
+		for m := 1; m <= 287; m++ {
+			delivered, failed := wave(m, 40, 60, 260)/int64(i+1), int64(m*7%(3*(i+1))/2)
+			if m >= 90 && m < 100 {
+				failed += delivered / 2
+			}
+			spans = append(spans, []any{int64(sub.ID), now.Truncate(5 * time.Minute).Add(-time.Duration(m) * 5 * time.Minute), delivered, failed, spread(delivered, 45+float64(wave(m, 11, 0, 40)))})
+		}
+		s.copy("statistics_spans", []string{"subscription_id", "at", "delivered", "failed", "answer"}, spans)
+		for h := range 23 {
+			for _, k := range []struct {
+				kind, outcome string
+				status, n     int
+			}{
+				{"order.paid", "delivered", 200, 930}, {"order.shipped", "delivered", 200, 512}, {"order.paid", "delivered", 204, 96},
+				{"order.paid", "http_status", 503, 21}, {"order.created", "timeout", -1, 4}, {"order.created", "delivered", 200, 340},
+			} {
+				kinds = append(kinds, []any{int64(sub.ID), now.Truncate(time.Hour).Add(-time.Duration(h) * time.Hour), k.kind, k.outcome, int32(k.status), int64(k.n)})
+			}
+		}
+		s.copy("statistics_kinds", []string{"subscription_id", "at", "event_type", "outcome", "status", "attempts"}, kinds)
 	}
+}
+
+func (s *site) copy(table string, columns []string, rows [][]any) {
+	s.t.Helper()
+	_, err := s.pool.CopyFrom(s.ctx, pgx.Identifier{"postlane", table}, columns, pgx.CopyFromRows(rows))
+	s.is.NoErr(err)
 }

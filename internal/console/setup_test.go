@@ -123,6 +123,9 @@ func (s *site) key(tenant string, scope keys.Scope) string {
 func (s *site) subscribe(tenant, path string, change ...func(*delivery.Settings)) *delivery.Subscription {
 	s.t.Helper()
 	settings := delivery.Settings{URL: s.endpoint + path}
+	if strings.HasPrefix(path, "https:") {
+		settings.URL = path
+	}
 	for _, f := range change {
 		f(&settings)
 	}
@@ -318,9 +321,17 @@ func (v *visitor) in(p reply, texts ...string) {
 	}
 }
 
+// next is the address of the page that follows, "" on the last.
+func (p reply) next() string {
+	if m := regexp.MustCompile(`href="([^"]+)" rel="next"`).FindStringSubmatch(p.body); m != nil {
+		return html.UnescapeString(m[1])
+	}
+	return ""
+}
+
 // text is what a page says, without its tags.
 func (p reply) text() string {
-	text := regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(p.body, " ")
+	text := regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(strings.ReplaceAll(p.body, "<wbr>", ""), " ")
 	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
 }
 
@@ -357,4 +368,25 @@ func (s *site) everything() string {
 		}
 	}
 	return text
+}
+
+// visit is an operator's, for what pages read.
+func (s *site) visit(t *testing.T) *visit {
+	t.Helper()
+	r := httptest.NewRequestWithContext(s.ctx, http.MethodGet, Root, nil)
+	return &visit{Console: s.console, w: httptest.NewRecorder(), r: r, ctx: s.ctx, who: &keys.Caller{ID: "operator", Scope: keys.Write}}
+}
+
+// until asks again and again until a query returns true.
+func (s *site) until(sql string, args ...any) {
+	s.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !one[bool](s, sql, args...) {
+		select {
+		case <-s.ctx.Done():
+			s.t.Fatal(sql, ": never")
+		case <-tick.C:
+		}
+	}
 }

@@ -27,7 +27,7 @@ var functions = template.FuncMap{
 	"endpoint":  endpointPath,
 	"delivery":  deliveryPath,
 	"short":     short,
-	"address":   func(most int, url string) string { return short(most, strings.TrimPrefix(url, "https://")) },
+	"address":   addressOf,
 	"meaning":   meaning,
 	"status":    statusText,
 	"plural":    plural,
@@ -159,6 +159,19 @@ func short(most int, s string) string {
 	runes := []rune(s)
 	head := most * 2 / 3
 	return string(runes[:head]) + "…" + string(runes[len(runes)-(most-head-1):])
+}
+
+// addressOf is a URL for a table: short, without the usual scheme, and broken into lines
+// where its parts end.
+func addressOf(most int, url string) template.HTML {
+	var b strings.Builder
+	for _, r := range short(most, strings.TrimPrefix(url, "https://")) {
+		b.WriteString(template.HTMLEscapeString(string(r)))
+		if strings.ContainsRune("/?&=", r) {
+			b.WriteString("<wbr>")
+		}
+	}
+	return template.HTML(b.String()) //nolint:gosec // escaped, rune by rune
 }
 
 // mark is a state as a page shows it: by a sign and a word, with a colour beside.

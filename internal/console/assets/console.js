@@ -139,5 +139,8 @@
     $$("form[method=post]", inside).forEach(once);
   };
   prepare(document);
+  // On a phone the sections are a strip that may begin elsewhere.
+  const strip = document.querySelector(".side nav ul"), current = strip?.querySelector("[aria-current]");
+  if (current) strip.scrollLeft = current.offsetLeft - strip.offsetLeft - 40;
   $$("[data-live]").forEach(live);
 })();
