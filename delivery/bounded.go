@@ -26,7 +26,22 @@ func (s *Store) bounded(ctx context.Context, queue func(*pgx.Batch)) error {
 	batch.Queue(dbgen.LogSettings, int32(readTimeoutMS))
 	queue(batch)
 	batch.Queue("commit")
-	err := s.pool.SendBatch(ctx, batch).Close()
+	return tooBroad(ctx, s.pool.SendBatch(ctx, batch).Close())
+}
+
+// boundedWrite is bounded for statements that write. The commit is a round trip of its
+// own: a caller who goes away before the answer has changed nothing.
+func (s *Store) boundedWrite(ctx context.Context, queue func(*pgx.Batch)) error {
+	return tooBroad(ctx, s.transaction(ctx, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(dbgen.LogSettings, int32(readTimeoutMS))
+		queue(batch)
+		return tx.SendBatch(ctx, batch).Close()
+	}))
+}
+
+// tooBroad is ErrTooBroad where the database ended a statement.
+func tooBroad(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "57014" && ctx.Err() == nil { // query_canceled
 		return ErrTooBroad

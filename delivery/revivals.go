@@ -81,7 +81,7 @@ type Revived struct {
 // meanwhile lies before Last and is not met twice.
 func (s *Store) ReviveBatch(ctx context.Context, sub SubscriptionID, d DeadLetters, after ID, max int, who string) (Revived, error) {
 	r := Revived{Last: after}
-	err := s.bounded(ctx, func(b *pgx.Batch) {
+	err := s.boundedWrite(ctx, func(b *pgx.Batch) {
 		b.Queue(dbgen.RevivalBatch, int64(sub), int64(after), d.EventType, d.OfAsset, d.Asset, optional(d.Since), optional(d.Until), int32(max), text(who)).
 			Query(func(rows pgx.Rows) error {
 				for rows.Next() {
