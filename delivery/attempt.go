@@ -106,14 +106,15 @@ func (d *Dispatcher) conclude(f *flight, r Result) {
 	d.results <- settling{flight: f, result: r}
 }
 
-// end forgets flights, and nudges the claim if it waited for one of them.
+// end forgets flights and nudges the claim. Whether anything waited for their slots is
+// not known here: a limit counts the flights of all dispatchers, so one that found none
+// free may hold the last of them, and its stream's next may be ready.
 func (d *Dispatcher) end(fs ...*flight) {
 	for _, f := range fs {
 		f.cancel(nil)
 	}
-	if d.flights.remove(fs...) {
-		d.poke()
-	}
+	d.flights.remove(fs...)
+	d.poke()
 }
 
 func jittered(t time.Duration) time.Duration { return t - t/10 + rand.N(t/5) }

@@ -29,54 +29,36 @@ type flights struct {
 	mu    sync.Mutex
 	all   map[leaseKey]*flight
 	limit int
-	// hungry: something could not be claimed for want of a free slot. limited are
-	// the subscriptions that the same may be true of: a claim took some of
-	// theirs, and whether it took all that the limit left is not known here,
-	// since the limit counts all dispatchers' and may be the subscription's own.
-	hungry  bool
-	limited map[SubscriptionID]bool
 	// empty is closed when closing and nothing is in flight.
 	empty   chan struct{}
 	closing bool
 }
 
 func newFlights(limit int) *flights {
-	return &flights{all: map[leaseKey]*flight{}, limited: map[SubscriptionID]bool{}, limit: limit, empty: make(chan struct{})}
+	return &flights{all: map[leaseKey]*flight{}, limit: limit, empty: make(chan struct{})}
 }
 
 // free returns how many more may be in flight.
 func (s *flights) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.limit - len(s.all)
-	if n <= 0 {
-		s.hungry = true
-	}
-	return n
+	return s.limit - len(s.all)
 }
 
 func (s *flights) add(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[f.key()] = f
-	s.limited[f.claim.Subscription] = true
 }
 
-// remove ends flights and reports whether a slot that may be waited for is free now.
-func (s *flights) remove(fs ...*flight) (wanted bool) {
+// remove ends flights.
+func (s *flights) remove(fs ...*flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range fs {
-		if _, ok := s.all[f.key()]; !ok {
-			continue
-		}
 		delete(s.all, f.key())
-		wanted = wanted || s.hungry || s.limited[f.claim.Subscription]
-		s.hungry = false
-		delete(s.limited, f.claim.Subscription)
 	}
 	s.closeIfEmpty()
-	return wanted
 }
 
 // close makes empty close as soon as nothing is in flight.

@@ -101,20 +101,14 @@ func (s Settlement) Err() error {
 // nothing (SettledLost) and takes nothing from the others. With an error none is
 // recorded, and all may be tried again.
 func (s *Store) Settle(ctx context.Context, results []Result) ([]Settlement, error) {
-	settlements, _, err := s.settle(ctx, results)
-	return settlements, err
-}
-
-// settle also returns how many streams have a next delivery ready because of it.
-func (s *Store) settle(ctx context.Context, results []Result) (settlements []Settlement, woken int64, err error) {
 	if len(results) == 0 {
-		return nil, 0, nil
+		return nil, nil
 	}
 	batch := newSettleBatch(results)
 	if err := s.pipeline(ctx, func(b *pgx.Batch) { batch.queue(b, s.now()) }); err != nil {
-		return nil, 0, fmt.Errorf("delivery: settle: %w", err)
+		return nil, fmt.Errorf("delivery: settle: %w", err)
 	}
-	return batch.settlements, batch.woken, nil
+	return batch.settlements, nil
 }
 
 // SettleTx is Settle in the caller's transaction: what the caller writes and what it
@@ -138,7 +132,6 @@ type leaseKey struct{ subscription, seq, fence int64 }
 // settleBatch sorts results into the statements that record them.
 type settleBatch struct {
 	settlements []Settlement
-	woken       int64
 	index       map[leaseKey]int
 
 	all       claimArrays // every result
@@ -207,8 +200,7 @@ func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
 	q.Queue(dbgen.LeaseDrop, b.all.subscriptions, b.all.assets, b.all.seqs, b.all.fences).
 		Query(func(rows pgx.Rows) error { return b.mark(rows, SettledReleased) })
 	if x := &b.exits; len(x.seqs) > 0 {
-		q.Queue(dbgen.StreamWake, x.subscriptions, x.assets).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&b.woken) })
+		q.Queue(dbgen.StreamWake, x.subscriptions, x.assets)
 	}
 }
 

@@ -104,14 +104,11 @@ func (d *Dispatcher) trySettle(ctx context.Context, batch []settling) error {
 	for i := range batch {
 		results[i] = batch[i].result
 	}
-	settlements, woken, err := d.store.settle(ctx, results)
+	settlements, err := d.store.Settle(ctx, results)
 	if err != nil {
 		return err
 	}
 	d.settled(batch, settlements)
-	if woken > 0 {
-		d.poke()
-	}
 	return nil
 }
 
