@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/internal/receiver"
 )
 
@@ -60,6 +61,45 @@ func TestSlotsOfASubscriptionAreUsedAgainWithoutAPoll(t *testing.T) {
 		// Each has one of the two slots now, and neither took the limit.
 		close(hold)
 		s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 21))
+		s.sound()
+	})
+	t.Run("of which more were taken than there are", func(t *testing.T) {
+		t.Parallel()
+		s := setupSite(t)
+		sub := s.endpoint("/a", func(set *delivery.Settings) { set.MaxInFlight = 4 })
+		var watches []*watch
+		var gates []chan struct{}
+		for i := range 2 { // each has two of the four slots
+			c := s.patient(s.config())
+			c.NoListen, c.Poll = true, untilPoll
+			gate, began := make(chan struct{}), make(chan struct{}, 100)
+			c.Sender = sendFunc{c.Sender, func(send func() sender.Result, _ sender.Request) sender.Result {
+				began <- struct{}{}
+				<-gate
+				return send()
+			}}
+			watches, gates = append(watches, observe(t, &c)), append(gates, gate)
+			s.enqueue(names(fmt.Sprint(i), 2)...)
+			s.dispatch(c)
+			await(t, began)
+			await(t, began)
+		}
+		s.enqueue(names("k", 20)...)
+		_, err := s.store.UpdateSubscription(s.ctx, sub, func(set *delivery.Settings) error { set.MaxInFlight = 2; return nil })
+		s.is.NoErr(err)
+		for i, w := range watches { // what each frees first is over the limit
+			for len(w.claimed) > 0 {
+				<-w.claimed
+			}
+			gates[i] <- struct{}{}
+			w.outcomes(1)
+			if i == 0 {
+				s.is.Equal(await(t, w.claimed), 0)
+			}
+		}
+		close(gates[0])
+		close(gates[1])
+		s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 24))
 		s.sound()
 	})
 	t.Run("beside another subscription", func(t *testing.T) {
@@ -255,6 +295,9 @@ func TestTwoDispatchersShareABacklog(t *testing.T) {
 	}
 	s.enqueue(assets...)
 	c1, c2 := s.config(), s.config()
+	for _, c := range []*delivery.Config{&c1, &c2} { // neither can take all slots
+		c.MaxInFlight, c.MaxInFlightPerSubscription = 6, 6
+	}
 	w1, w2 := observe(t, &c1), observe(t, &c2)
 	s.dispatch(c1)
 	s.dispatch(c2)
