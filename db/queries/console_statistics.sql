@@ -96,6 +96,14 @@ moved AS (
 )
 SELECT count(*) FROM made;
 
+-- name: StatisticsSummarize :one
+--
+-- Lets the BRIN index know the block ranges that were filled since the last time, and
+-- says how many. Autovacuum does so too when it comes by; until then each reader reads
+-- them all: counting a minute among 1,000,000 attempts that were just loaded took 670 ms,
+-- and 90 ms after this. Reads new ranges alone. For the owner of the table.
+SELECT brin_summarize_new_values('postlane.attempts_recorded'::regclass)::integer;
+
 -- name: StatisticsForget :exec
 --
 -- Removes what is older than a day and an hour.

@@ -34,6 +34,7 @@ func (c *Console) Count(ctx context.Context) {
 		case <-timer.C:
 		}
 		began := time.Now()
+		c.summarize(ctx)
 		read, more, err := c.countMinute(ctx, every)
 		wait := countEvery
 		switch {
@@ -52,6 +53,21 @@ func (c *Console) Count(ctx context.Context) {
 			}
 		}
 		timer.Reset(wait)
+	}
+}
+
+// summarize keeps the index of times up to date. It is no misfortune if it cannot: where
+// the role does not own the table, or autovacuum is at work on it, that does the same.
+func (c *Console) summarize(ctx context.Context) {
+	err := pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '50ms'"); err != nil {
+			return err
+		}
+		_, err := queries.StatisticsSummarize(ctx, tx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		c.Logger.Debug("the index of attempts was left to autovacuum", "error", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func (v *visit) endpointView(sub *delivery.Subscription) (*endpointView, error) 
 // shares are the outcomes of a day and what is not done, side by side.
 func (e *endpointView) shares() {
 	w := e.Waiting
-	waiting := max(w.Live-w.Held-w.Retrying, 0)
+	waiting := without(w.Live, w.Held+w.Retrying, waitingMost)
 	e.Shares = []share{
 		{"good", "✓", "delivered in 24 h", number(e.Day.Delivered), e.Day.Delivered},
 		{"idle", "○", "pending", upTo(waitingMost, waiting), waiting},

@@ -121,7 +121,7 @@ func (v *visit) tiles(totals *dbgen.ConsoleTotalsRow, hour *series) []tile {
 			Detail: fmt.Sprintf("in the last hour; %s a minute now", perMinute(recent.Delivered, 5)),
 		},
 		{
-			Label: "Pending", Value: upTo(overviewMost, totals.Live-totals.Held), Path: v.path("deliveries", "state", "pending"),
+			Label: "Pending", Value: upTo(overviewMost, without(totals.Live, totals.Held, overviewMost)), Path: v.path("deliveries", "state", "pending"),
 			Detail: fmt.Sprintf("%s of them in flight", number(totals.InFlight)),
 		},
 		{Label: "Retrying", Value: upTo(overviewMost, totals.Retrying), Path: v.path("streams"), Detail: "failed, and wait for another attempt"},
@@ -233,6 +233,14 @@ func streamName(asset *string) string {
 		return "the stream without an asset"
 	}
 	return "stream " + short(40, *asset)
+}
+
+// without is a count less a part of it; a count that stopped at its limit stays there.
+func without(n, part int64, most int) int64 {
+	if n > int64(most) {
+		return n
+	}
+	return max(n-part, 0)
 }
 
 // perMinute is so many in so many minutes, a minute.

@@ -467,3 +467,18 @@ func (q *Queries) StatisticsSpans(ctx context.Context, db DBTX, arg *StatisticsS
 	}
 	return items, nil
 }
+
+const StatisticsSummarize = `-- name: StatisticsSummarize :one
+SELECT brin_summarize_new_values('postlane.attempts_recorded'::regclass)::integer
+`
+
+// Lets the BRIN index know the block ranges that were filled since the last time, and
+// says how many. Autovacuum does so too when it comes by; until then each reader reads
+// them all: counting a minute among 1,000,000 attempts that were just loaded took 670 ms,
+// and 90 ms after this. Reads new ranges alone. For the owner of the table.
+func (q *Queries) StatisticsSummarize(ctx context.Context, db DBTX) (int32, error) {
+	row := db.QueryRow(ctx, StatisticsSummarize)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
