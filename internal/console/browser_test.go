@@ -25,7 +25,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds what a browser does in a test, far above what it takes.
+// patience bounds a step of a browser in a test, far above what it takes.
 const patience = 60 * time.Second
 
 // lacks skips a test that needs a tool which is not there, or fails it where the whole
@@ -104,7 +104,7 @@ func (s *site) browser() *browser {
 	b := &browser{site: s}
 	ctx, cancel := chromedp.NewContext(root, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.hear))
 	s.t.Cleanup(cancel)
-	b.tab, cancel = context.WithTimeout(ctx, patience)
+	b.tab, cancel = context.WithTimeout(ctx, 10*patience)
 	s.t.Cleanup(cancel)
 	call(b, audits.Enable, cdp.Empty{})
 	call(b, log.Enable, cdp.Empty{})

@@ -63,6 +63,9 @@ func rateChart(points []tally, step time.Duration) *chart {
 	c.Empty = most == 0
 	top := niceAbove(float64(most))
 	c.Top, c.Middle, c.Bottom = compact(top), compact(top/2), "0"
+	if top < 10 && top/2 != math.Trunc(top/2) {
+		c.Middle = "" // there are no halves
+	}
 	c.Summary = fmt.Sprintf("%s delivered and %s failed attempts; at most %s in %s.", number(delivered), number(failed), number(most), span(step))
 	var b strings.Builder
 	wide := float64(chartWide) / float64(len(points))

@@ -46,8 +46,8 @@ func (s *site) scene() *scene {
 	s.is.NoErr(s.store.ReviveBy(s.ctx, x.flaky.ID, x.retried, "Ada (key_1)"))
 	s.settle(refused)
 
-	x.disabled = s.subscribe("acme", "https://legacy.acme.example/sync", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 1 }, types("legacy.*"))
-	s.enqueue("acme", "legacy.synced", "", "")
+	x.disabled = s.subscribe("acme", "https://legacy.acme.example/sync", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 2 }, types("legacy.*"))
+	s.enqueue("acme", "legacy.synced", "", "ledger")
 	s.settle(refused)
 
 	x.well = s.subscribe("acme", "https://api.acme.example/webhooks/orders", types("order.*"), describe("Order pipeline"), func(set *delivery.Settings) {
