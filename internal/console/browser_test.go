@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds a step of a browser in a test, far above what it takes.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // lacks skips a test that needs a tool which is not there, or fails it where the whole
 // suite has to run.
