@@ -182,6 +182,20 @@ FROM (SELECT p.id, p.tenant, p.url,
 WHERE s.newest IS NOT NULL
 ORDER BY s.newest DESC LIMIT @max::integer;
 
+-- name: ConsoleNewestOfAsset :many
+--
+-- The same of one asset, by the order of its streams: of the others there is no row.
+SELECT s.id, s.tenant, s.url, coalesce(s.newest, 0)::bigint AS newest
+FROM (SELECT p.id, p.tenant, p.url,
+             greatest((SELECT d.seq FROM postlane.deliveries d
+                       WHERE d.subscription_id = p.id AND coalesce(d.asset, '') = @asset::text AND d.seq < @before::bigint ORDER BY d.seq DESC LIMIT 1),
+                      (SELECT t.seq FROM postlane.settled t
+                       WHERE t.subscription_id = p.id AND coalesce(t.asset, '') = @asset::text AND t.seq < @before::bigint ORDER BY t.seq DESC LIMIT 1)) AS newest
+      FROM postlane.subscriptions p
+      WHERE p.deleted_at IS NULL AND (@tenant::text = '' OR p.tenant = @tenant::text)) s
+WHERE s.newest IS NOT NULL
+ORDER BY s.newest DESC LIMIT @max::integer;
+
 -- name: ConsoleNeighbours :one
 --
 -- The deliveries before and after one in its stream, 0 where there is none, and how many

@@ -566,6 +566,64 @@ func (q *Queries) ConsoleNewestLive(ctx context.Context, db DBTX, arg *ConsoleNe
 	return items, nil
 }
 
+const ConsoleNewestOfAsset = `-- name: ConsoleNewestOfAsset :many
+SELECT s.id, s.tenant, s.url, coalesce(s.newest, 0)::bigint AS newest
+FROM (SELECT p.id, p.tenant, p.url,
+             greatest((SELECT d.seq FROM postlane.deliveries d
+                       WHERE d.subscription_id = p.id AND coalesce(d.asset, '') = $1::text AND d.seq < $2::bigint ORDER BY d.seq DESC LIMIT 1),
+                      (SELECT t.seq FROM postlane.settled t
+                       WHERE t.subscription_id = p.id AND coalesce(t.asset, '') = $1::text AND t.seq < $2::bigint ORDER BY t.seq DESC LIMIT 1)) AS newest
+      FROM postlane.subscriptions p
+      WHERE p.deleted_at IS NULL AND ($3::text = '' OR p.tenant = $3::text)) s
+WHERE s.newest IS NOT NULL
+ORDER BY s.newest DESC LIMIT $4::integer
+`
+
+type ConsoleNewestOfAssetParams struct {
+	Asset  string
+	Before int64
+	Tenant string
+	Max    int32
+}
+
+type ConsoleNewestOfAssetRow struct {
+	ID     int64
+	Tenant string
+	Url    string
+	Newest int64
+}
+
+// The same of one asset, by the order of its streams: of the others there is no row.
+func (q *Queries) ConsoleNewestOfAsset(ctx context.Context, db DBTX, arg *ConsoleNewestOfAssetParams) ([]*ConsoleNewestOfAssetRow, error) {
+	rows, err := db.Query(ctx, ConsoleNewestOfAsset,
+		arg.Asset,
+		arg.Before,
+		arg.Tenant,
+		arg.Max,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*ConsoleNewestOfAssetRow
+	for rows.Next() {
+		var i ConsoleNewestOfAssetRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Tenant,
+			&i.Url,
+			&i.Newest,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ConsoleNewestUndelivered = `-- name: ConsoleNewestUndelivered :many
 SELECT s.id, s.tenant, s.url, coalesce(s.newest, 0)::bigint AS newest
 FROM (SELECT p.id, p.tenant, p.url,
