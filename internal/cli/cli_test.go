@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +179,20 @@ func TestEverythingWrongIsToldAtOnce(t *testing.T) {
 	for _, name := range []string{"POSTLANE_DATABASE_URL", "POSTLANE_MODE", "POSTLANE_SECRET_KEY", "POSTLANE_LISTEN"} {
 		s.is.True(strings.Contains(errOut, name))
 	}
+}
+
+func TestSecretKeyFromAFile(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	file := filepath.Join(t.TempDir(), "keys")
+	older := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
+	s.is.NoErr(os.WriteFile(file, []byte(s.secret+"\n"+older+"\n"), 0o600))
+	v := s.ok("subscriptions", "create", "-tenant", "acme", "-url", "https://hooks.example.com/in", "-secret-key-file", file)
+	// Sealed with the first: that key alone opens it.
+	s.is.True(strings.HasPrefix(s.keyed("subscriptions", "rotate-secret", v["id"].(string))["secret"].(string), "whsec_"))
+	code, _, errOut := s.run("", "subscriptions", "create", "-tenant", "t", "-url", "https://x.example", "-database-url", s.database, "-secret-key-file", file+".gone")
+	s.is.Equal(code, 2)
+	s.is.True(strings.Contains(errOut, "POSTLANE_SECRET_KEY_FILE"))
 }
 
 func TestMigrateUpDownAndStatus(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/urfave/cli/v3"
@@ -59,7 +60,8 @@ func Flags(need Need) []cli.Flag {
 	if need&(NeedSecretKey|NeedListen) != 0 {
 		flags = append(flags,
 			flag("mode", string(Production), "which endpoints are allowed: production (https, public addresses), or development (http and loopback too)"),
-			flag("secret-key", "", "32 random bytes in base64 that encrypt signing secrets at rest; after a comma, older keys that still decrypt. Prefer the environment: flags show in process lists"))
+			flag("secret-key", "", "32 random bytes in base64 that encrypt signing secrets at rest; after a comma, older keys that still decrypt. Prefer the environment: flags show in process lists"),
+			flag("secret-key-file", "", "a file that holds what -secret-key would, with lines or commas between the keys"))
 	}
 	if need&NeedListen != 0 {
 		flags = append(flags,
@@ -100,9 +102,11 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 		if s.Mode != Production && s.Mode != Development {
 			refuse("mode", fmt.Sprintf("is %q; use production or development", s.Mode))
 		}
-		if text := c.String("secret-key"); text == "" {
-			refuse("secret-key", "is not set: signing secrets are encrypted with it; make one with: openssl rand -base64 32")
-		} else if keyring, err := delivery.ParseKeyring(strings.Split(text, ",")...); err != nil {
+		if keys, err := secretKeys(c.String("secret-key"), c.String("secret-key-file")); err != nil {
+			refuse("secret-key-file", err.Error())
+		} else if len(keys) == 0 {
+			refuse("secret-key", "is not set, nor is "+Env("secret-key-file")+": signing secrets are encrypted with it; make one with: openssl rand -base64 32")
+		} else if keyring, err := delivery.ParseKeyring(keys...); err != nil {
 			refuse("secret-key", strings.TrimPrefix(err.Error(), "delivery: "))
 		} else {
 			s.Keyring = keyring
@@ -120,6 +124,18 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 		}
 	}
 	return s, errors.Join(errs...)
+}
+
+// secretKeys splits the keys of the text, or of the file where there is none.
+func secretKeys(text, file string) ([]string, error) {
+	if text == "" && file != "" {
+		content, err := os.ReadFile(file) //nolint:gosec // the operator names it
+		if err != nil {
+			return nil, fmt.Errorf("cannot be read: %w", err)
+		}
+		text = string(content)
+	}
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }), nil
 }
 
 // Environ is the environment of a child process with these settings.
