@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,71 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/keys"
 )
+
+func TestMakeAndChangeAnEndpoint(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	v := s.signedIn(s.key("acme", keys.Write))
+	v.has("endpoints", "Make one here")
+	good := []string{
+		"url", "https://hooks.acme.example/a?b=<c>", "description", "for <b>us</b>", "event_types", "order.*, invoice.paid\r\ncontact.*", "on_dead", "hold",
+		"max_attempts", "5", "max_in_flight", "", "disable_after", "", "v1a", "yes", "headers", "X-Token: s3cret\r\nX-Other: b",
+	}
+	with := func(name, value string) []string {
+		changed := slices.Clone(good)
+		for i := 0; i < len(changed); i += 2 {
+			if changed[i] == name {
+				changed[i+1] = value
+			}
+		}
+		return changed
+	}
+	for name, wrong := range map[string][2]string{
+		"scheme": {"url", "ftp://hooks.acme.example"}, "user": {"url", "https://a:b@hooks.acme.example/"}, "types": {"event_types", " "}, "pattern": {"event_types", "a*b"},
+		"number": {"max_attempts", "many"}, "zero": {"max_attempts", "0"}, "header": {"headers", "no colon"}, "ours": {"headers", "webhook-id: x"}, "dead": {"on_dead", "explode"},
+	} {
+		p := v.press("endpoints/create", with(wrong[0], wrong[1])...)
+		if p.status != http.StatusBadRequest || !strings.Contains(p.body, `role="alert"`) {
+			t.Errorf("%s: %d %s", name, p.status, p.text())
+		}
+		s.is.True(strings.Contains(p.body, "for &lt;b&gt;us&lt;/b&gt;")) // what was typed is still there
+		s.is.True(!strings.Contains(p.body, "s3cret"))
+	}
+	s.is.Equal(one[int](s, "SELECT count(*) FROM postlane.subscriptions"), 0)
+	p := v.press("endpoints/create", append(good, "for", "other")...) // a tenant's are its own
+	s.is.Equal(p.status, http.StatusOK)
+	v.in(p, "this is its signing secret", "whsec_")
+	list, err := s.store.Subscriptions(s.ctx, "acme", 0, 10)
+	s.is.NoErr(err)
+	s.is.Equal(len(list), 1)
+	sub := list[0]
+	s.is.Equal(sub.EventTypes, []string{"order.*", "invoice.paid", "contact.*"})
+	s.is.Equal(sub.HeaderNames, []string{"X-Other", "X-Token"})
+	s.is.Equal([]any{sub.OnDead, sub.MaxAttempts, sub.MaxInFlight, sub.DisableAfter, sub.V1a}, []any{delivery.Hold, 5, 0, delivery.Never, true})
+
+	path := endpointPath(sub.ID)
+	p = v.has(path+"/editing", "empty keeps X-Other, X-Token")
+	s.is.True(strings.Contains(p.body, "https://hooks.acme.example/a?b=&lt;c&gt;"))
+	s.is.True(!strings.Contains(p.body, "s3cret"))
+	change := with("headers", "")
+	change[1], change[11] = "https://hooks.acme.example/b", "3"
+	v.in(v.seen(v.press(path+"/update", change...)), "Changed.", "hooks.acme.example/b", "3")
+	got, err := s.store.Subscription(s.ctx, sub.ID)
+	s.is.NoErr(err)
+	s.is.Equal(got.MaxAttempts, 5)
+	s.is.Equal(got.MaxInFlight, 3)
+	s.is.Equal(got.HeaderNames, sub.HeaderNames) // kept
+	v.seen(v.press(path+"/update", append(change, "drop_headers", "yes")...))
+	got, err = s.store.Subscription(s.ctx, sub.ID)
+	s.is.NoErr(err)
+	s.is.Equal(len(got.HeaderNames), 0)
+	s.is.Equal(v.press(path+"/update", with("url", "ftp://hooks.acme.example/")...).status, http.StatusBadRequest)
+	v.has("audit", "create-subscription", "update-subscription", "url_refused", sub.ID.String())
+	s.is.True(!strings.Contains(v.get("audit").body, "s3cret"))
+	operator := s.signedIn(operatorKey)
+	s.is.Equal(operator.press("endpoints/create", good...).status, http.StatusBadRequest) // whose?
+	operator.in(operator.press("endpoints/create", append(good, "for", "third")...), "this is its signing secret")
+}
 
 func TestPauseEnableDelete(t *testing.T) {
 	t.Parallel()

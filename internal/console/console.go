@@ -94,7 +94,9 @@ func (c *Console) routes() *http.ServeMux {
 	show := func(path string, f func(*visit) error) { mux.HandleFunc("GET "+Root+path, c.showing(f)) }
 	show("{$}", (*visit).overview)
 	show("endpoints", (*visit).endpoints)
+	show("endpoints/new", (*visit).newEndpoint)
 	show("endpoints/{id}", (*visit).endpoint)
+	show("endpoints/{id}/editing", (*visit).editingEndpoint)
 	show("endpoints/{id}/streams", (*visit).endpointStreams)
 	show("endpoints/{id}/deleting", (*visit).deletingEndpoint)
 	show("endpoints/{id}/deliveries/{delivery_id}", (*visit).delivery)
@@ -107,6 +109,8 @@ func (c *Console) routes() *http.ServeMux {
 	show("audit", (*visit).auditLog)
 
 	act := func(path, name string, f func(*visit) error) { mux.HandleFunc("POST "+Root+path, c.acting(name, f)) }
+	act("endpoints/create", "create-subscription", (*visit).createEndpoint)
+	act("endpoints/{id}/update", "update-subscription", (*visit).updateEndpoint)
 	act("endpoints/{id}/pause", "pause-subscription", (*visit).pauseEndpoint)
 	act("endpoints/{id}/enable", "enable-subscription", (*visit).enableEndpoint)
 	act("endpoints/{id}/delete", "delete-subscription", (*visit).deleteEndpoint)

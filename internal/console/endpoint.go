@@ -33,6 +33,8 @@ type endpointView struct {
 	ByType, ByAnswer []kindRow
 	Secrets          []*dbgen.ConsoleSecretsRow
 
+	// New says that the endpoint has just been made.
+	New bool
 	// Test and Secret are what an action has just brought; nil and "" on the page.
 	Test    *testView
 	Secret  string

@@ -17,6 +17,8 @@ func pagesOf(x *scene) [][2]string {
 		{"endpoint-disabled", endpointPath(x.disabled.ID)},
 		{"endpoint-long", flaky},
 		{"endpoint-streams", well + "/streams"},
+		{"endpoint-new", "endpoints/new"},
+		{"endpoint-editing", flaky + "/editing"},
 		{"endpoint-deleting", well + "/deleting"},
 		{"deliveries", "deliveries"},
 		{"deliveries-filtered", "deliveries?state=dead&state=pending&endpoint=" + x.flaky.ID.String()},
