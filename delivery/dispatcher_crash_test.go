@@ -81,7 +81,7 @@ func TestBC07_AWorkerFrozenBetweenClaimAndRequestStartsNone(t *testing.T) {
 		return late
 	})
 	s.is.NoErr(tx.Rollback(s.ctx))
-	s.is.Equal(w.outcomes(1)[0].State, delivery.SettledReleased)
+	s.is.Equal(await(t, w.settled).State, delivery.SettledReleased)
 	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 1))
 	s.eventually(func() bool { return s.counts(sub) == "delivered:1 " })
 	s.is.Equal(s.log(sub)[0].Attempts, 1)

@@ -93,23 +93,23 @@ func TestBC25_AnAnswerThatCanNeverBeRecordedStopsNoOther(t *testing.T) {
 	c := s.config()
 	c.MaxInFlight, c.MaxInFlightPerSubscription = 40, 40
 	w := observe(t, &c)
-	s.enqueue(append(names("k", 30), "x", "x")...)
+	s.enqueue(append(names("k", 10), "x", "x")...)
 	s.dispatch(c)
-	for range 31 {
+	for range 11 {
 		await(t, arrivals)
 	}
 	stop()
 	close(hold) // all at once, so that they are recorded together
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 31))
-	w.outcomes(30)
-	s.is.Equal(s.counts(sub), "pending:1 delivering:1 delivered:30 ")
-	s.enqueue(names("k", 30)...)
-	w.outcomes(30)
+	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 11))
+	w.outcomes(10)
+	s.is.Equal(s.counts(sub), "pending:1 delivering:1 delivered:10 ")
+	s.enqueue(names("k", 10)...)
+	w.outcomes(10)
 	// Some leases later it is let go of, and its stream goes on.
 	await(t, w.reclaimed)
-	s.eventually(func() bool { return s.counts(sub) == "delivered:60 dead:1 delivering:1 " || s.requests("/a") == 62 })
-	s.is.Equal(s.log(sub)[30].State, delivery.Dead)
-	s.is.Equal(s.log(sub)[30].Reason, "stalled")
+	s.eventually(func() bool { return s.counts(sub) == "delivered:20 dead:1 delivering:1 " || s.requests("/a") == 22 })
+	s.is.Equal(s.log(sub)[10].State, delivery.Dead)
+	s.is.Equal(s.log(sub)[10].Reason, "stalled")
 	s.is.Equal(s.subscription(sub).Failures, 0)
 	s.exec("DROP TRIGGER refuse ON postlane.settled")
 	w.outcomes(1)

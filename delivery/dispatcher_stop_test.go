@@ -67,8 +67,8 @@ func TestBC30_WhatIsCutIsReleasedUncharged(t *testing.T) {
 		await(t, arrivals)
 	}
 	s.is.NoErr(stop())
-	for _, o := range w.outcomes(8) {
-		s.is.Equal(o.State, delivery.SettledReleased)
+	for range 8 {
+		s.is.Equal(await(t, w.settled).State, delivery.SettledReleased)
 	}
 	s.is.Equal(s.counts(sub), "pending:28 ")
 	for _, d := range s.log(sub) {
