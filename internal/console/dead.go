@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -284,10 +283,10 @@ func (v *visit) reviveAll(body *retryingView, ids []delivery.ID) error {
 	return nil
 }
 
-// Form is where the button of a page leads on from.
-func (r retryingView) Form() string {
+// From is the letter after which the next press goes on, "" if it would find none.
+func (r retryingView) From() string {
 	if r.After == 0 {
 		return ""
 	}
-	return strconv.FormatInt(int64(r.After), 10)
+	return r.After.String()
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 )
 
-// target finds the delivery that an action is about, in a subscription that the visitor
+// deliveryOf is the delivery that an action is about, in a subscription that the visitor
 // may see.
 func (v *visit) deliveryOf() (*delivery.Subscription, delivery.ID, error) {
 	sub, err := v.subscription()

@@ -1,9 +1,6 @@
 package console
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 // pagesOf are all pages of a scene, by a name for their pictures.
 func pagesOf(x *scene) [][2]string {
@@ -34,7 +31,7 @@ func pagesOf(x *scene) [][2]string {
 		{"streams", "streams"},
 		{"keys", "keys"},
 		{"audit", "audit"},
-		{"of-" + strings.TrimPrefix(held, Root+"endpoints/")[:3] + "-held", held},
+		{"endpoint-held", held},
 	}
 }
 
