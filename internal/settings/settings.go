@@ -129,7 +129,7 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 // secretKeys splits the keys of the text, or of the file where there is none.
 func secretKeys(text, file string) ([]string, error) {
 	if text == "" && file != "" {
-		content, err := os.ReadFile(file) //nolint:gosec // the operator names it
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("cannot be read: %w", err)
 		}
