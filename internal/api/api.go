@@ -34,6 +34,10 @@ type Config struct {
 	// Default: a random one.
 	CursorKey []byte
 
+	// Metrics answers GET /metrics, once it is known that an operator asks.
+	// Default: none; it is answered as what does not exist.
+	Metrics http.Handler
+
 	// Rate is how many requests a second each key may make, and Burst how many at
 	// once after a pause. Default: 100, and twice Rate.
 	Rate  float64
@@ -65,7 +69,7 @@ type api struct {
 	document huma.API
 }
 
-// New returns the handler of /v1/, /openapi.json and /docs.
+// New returns the handler of /v1/, /metrics, /openapi.json and /docs.
 func New(c Config) (http.Handler, error) {
 	if c.Pool == nil || c.Store == nil || c.Sender == nil {
 		return nil, errors.New("api: needs a Pool, a Store and a Sender")
@@ -92,6 +96,7 @@ func New(c Config) (http.Handler, error) {
 	a.eventRoutes()
 	a.keyRoutes()
 	a.auditRoutes()
+	a.metricsRoutes()
 	if err := a.serveDescription(mux); err != nil {
 		return nil, err
 	}
@@ -119,7 +124,9 @@ func (a *api) outermost(mux *http.ServeMux) http.Handler {
 		if pattern != "" {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 			defer cancel()
-			mux.ServeHTTP(w, r.WithContext(ctx))
+			bounded := r.WithContext(ctx)
+			mux.ServeHTTP(w, bounded)
+			r.Pattern = bounded.Pattern
 			return
 		}
 		probe := &statusProbe{header: http.Header{}}

@@ -16,6 +16,7 @@ const (
 	tagEvents        = "Events"
 	tagKeys          = "Keys"
 	tagAudit         = "Audit"
+	tagServer        = "Server"
 )
 
 const about = `Webhooks from PostgreSQL: an event that is written here, or in a transaction of the ` +
@@ -38,6 +39,7 @@ func description() huma.Config {
 				{Name: tagEvents, Description: "What happened, from producers that have no transaction to write it in."},
 				{Name: tagKeys, Description: "Who may call this API. For operators."},
 				{Name: tagAudit, Description: "Who changed what, and what came of it."},
+				{Name: tagServer, Description: "The process that answers. For operators."},
 			},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),

@@ -47,7 +47,7 @@ func (b *bundle) described(ids map[string]string) []route {
 			if len(op.Security) != 1 || op.Security[0]["key"] == nil {
 				b.t.Fatalf("%s is described as one that needs no key", op.OperationID)
 			}
-			routes = append(routes, route{op.OperationID, strings.ToUpper(method), filled, slices.Contains(op.Tags, "Keys")})
+			routes = append(routes, route{op.OperationID, strings.ToUpper(method), filled, slices.Contains(op.Tags, "Keys") || slices.Contains(op.Tags, "Server")})
 		}
 	}
 	return routes

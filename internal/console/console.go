@@ -150,6 +150,7 @@ func (c *Console) outermost(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 		defer cancel()
+		defer func(given *http.Request) { given.Pattern = r.Pattern }(r)
 		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		defer func() {

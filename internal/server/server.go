@@ -19,6 +19,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/api"
 	"github.com/postlane-go/postlane/internal/console"
+	"github.com/postlane-go/postlane/internal/metrics"
 	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/settings"
 )
@@ -28,7 +29,7 @@ type Config struct {
 	Settings settings.Settings
 	Pool     *pgxpool.Pool
 	Store    *delivery.Store
-	// Dispatcher is its configuration; Store and Logger are filled in. Sender is
+	// Dispatcher is its configuration; Store, Logger and Observer are filled in. Sender is
 	// required: the API's test requests go through it too.
 	Dispatcher delivery.Config
 	// Relay says what becomes of messages staged in the outbox: RelayWebhooks, or
@@ -49,14 +50,21 @@ func Run(ctx context.Context, c Config) error {
 	} else if err != nil {
 		return fmt.Errorf("the database cannot be read: %w", err)
 	}
-	c.Dispatcher.Store, c.Dispatcher.Logger = c.Store, c.Logger
+	counts, err := metrics.New(c.Pool)
+	if err != nil {
+		return err
+	}
+	c.Dispatcher.Store, c.Dispatcher.Logger, c.Dispatcher.Observer = c.Store, c.Logger, counts.Observer()
 	dispatcher, err := delivery.New(c.Dispatcher)
 	if err != nil {
 		return err
 	}
+	if err := counts.Watch(dispatcher); err != nil {
+		return err
+	}
 	v1, err := api.New(api.Config{
 		Pool: c.Pool, Store: c.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey,
-		CursorKey: c.Settings.Keyring.Derive("cursors"), Rate: c.Settings.Rate, Logger: c.Logger,
+		CursorKey: c.Settings.Keyring.Derive("cursors"), Rate: c.Settings.Rate, Metrics: counts, Logger: c.Logger,
 	})
 	if err != nil {
 		return err
@@ -75,12 +83,17 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if relay != nil {
+		if err := counts.WatchRelay(relay); err != nil {
+			return err
+		}
+	}
 	listener, err := net.Listen("tcp", c.Settings.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
 	}
 	h := http.Server{
-		Handler:           handler(c.Pool, dispatcher, v1, web),
+		Handler:           counts.Requests(handler(c.Pool, dispatcher, v1, web)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -129,7 +142,7 @@ func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1, web http.Handler) h
 	mux := http.NewServeMux()
 	mux.Handle(console.Root, web)
 	mux.Handle("GET /{$}", http.RedirectHandler(console.Root, http.StatusSeeOther))
-	for _, path := range []string{"/v1/", "/openapi.json", "/openapi-3.0.json", "/docs"} {
+	for _, path := range []string{"/v1/", "/metrics", "/openapi.json", "/openapi-3.0.json", "/docs"} {
 		mux.Handle(path, v1)
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -115,6 +115,62 @@ func TestServes(t *testing.T) {
 	r.is.NoErr(<-r.done)
 }
 
+// The metrics are an operator's to read, and tell what the process did.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer endpoint.Close()
+	status, _ := r.do("POST", "/v1/subscriptions", fmt.Sprintf(`{"url":%q,"tenant":"acme"}`, endpoint.URL))
+	r.is.Equal(status, 201)
+	status, _ = r.do("POST", "/v1/events", `{"tenant":"acme","events":[{"type":"a.b","payload":{}}]}`)
+	r.is.Equal(status, 201)
+	r.do("GET", "/v1/subscriptions/nonsense", "")
+	r.do("GET", "/console/sign-in", "")
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, text := r.do("GET", "/metrics", "")
+		r.is.Equal(status, 200)
+		if strings.Contains(text, `postlane_deliveries_settled_total{outcome="delivered",state="delivered"} 1`) {
+			for _, line := range []string{
+				`postlane_http_requests_total{route="POST /v1/subscriptions",status="201"} 1`,
+				`postlane_http_requests_total{route="GET /v1/subscriptions/{id}",status="404"} 1`,
+				`postlane_http_requests_total{route="GET /console/sign-in",status="200"} 1`,
+				"postlane_claimed_deliveries_total 1", "postlane_listening 1", "postlane_build_info{", "postlane_pool_connections_max ",
+			} {
+				if !strings.Contains(text, "\n"+line) {
+					t.Errorf("%s is not in\n%s", line, text)
+				}
+			}
+			r.is.True(!strings.Contains(text, "acme") && !strings.Contains(text, endpoint.URL) && !strings.Contains(text, "a.b"))
+			break
+		}
+		<-tick.C
+	}
+	status, made := r.do("POST", "/v1/keys", `{"name":"prometheus","operator":true,"scope":"read"}`)
+	r.is.Equal(status, 201)
+	var reader struct{ Key string }
+	r.is.NoErr(json.Unmarshal([]byte(made), &reader))
+	status, made = r.do("POST", "/v1/keys", `{"name":"a tenant","tenant":"acme","scope":"write"}`)
+	r.is.Equal(status, 201)
+	var tenant struct{ Key string }
+	r.is.NoErr(json.Unmarshal([]byte(made), &tenant))
+	for key, want := range map[string]int{reader.Key: 200, tenant.Key: 403, "": 401} {
+		req, err := http.NewRequest("GET", r.url+"/metrics", nil)
+		r.is.NoErr(err)
+		if key != "" {
+			req.Header.Set("Authorization", "Bearer "+key)
+		}
+		resp, err := r.client.Do(req)
+		r.is.NoErr(err)
+		resp.Body.Close()
+		r.is.Equal(resp.StatusCode, want)
+	}
+	r.stop()
+	r.is.NoErr(<-r.done)
+}
+
 // A server that is told to stop answers what it has begun, and takes nothing new.
 func TestShutdownDrains(t *testing.T) {
 	t.Parallel()

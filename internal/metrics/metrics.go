@@ -1,0 +1,153 @@
+// Package metrics is what a server counts, in Prometheus's text.
+//
+// A label is a word of a small fixed set: a state, an outcome, a route. No tenant, URL,
+// asset or event type is one, since whoever reads the metrics need not know them and
+// each value would be a series of its own.
+package metrics
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/postlane-go/postlane/delivery"
+)
+
+// Metrics are those of a process. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	handler  http.Handler
+
+	settled       *prometheus.CounterVec
+	attempt       *prometheus.HistogramVec
+	claim         prometheus.Histogram
+	claimed       prometheus.Counter
+	leasesLost    prometheus.Counter
+	reclaimed     prometheus.Counter
+	orphans       prometheus.Counter
+	disabled      prometheus.Counter
+	oldestDue     prometheus.Gauge
+	oldestDueTold prometheus.Gauge
+	requests      *prometheus.CounterVec
+	request       *prometheus.HistogramVec
+	pruned        *prometheus.CounterVec
+}
+
+// New returns the metrics of a process that works with a pool.
+func New(pool *pgxpool.Pool) (*Metrics, error) {
+	if pool == nil {
+		return nil, errors.New("metrics: needs a pool")
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		settled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postlane_deliveries_settled_total",
+			Help: "Attempts whose outcome was recorded, by what it made of the delivery: delivered, pending (waits for the next attempt), dead, held (dead, and holds its stream), discarded, released or lost.",
+		}, []string{"state", "outcome"}),
+		attempt: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "postlane_attempt_duration_seconds", Help: "How long requests to endpoints took, by outcome.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"outcome"}),
+		claim: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "postlane_claim_duration_seconds", Help: "How long claims took in the database.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5},
+		}),
+		claimed:       counter("postlane_claimed_deliveries_total", "Deliveries that this process claimed."),
+		leasesLost:    counter("postlane_leases_lost_total", "Claims of this process that were found to be another's, or settled before."),
+		reclaimed:     counter("postlane_reclaimed_deliveries_total", "Deliveries that this process took back from claimants that went silent."),
+		orphans:       counter("postlane_orphaned_streams_total", "Streams that nothing would have woken. Anything but 0 is a bug."),
+		disabled:      counter("postlane_subscriptions_disabled_total", "Subscriptions that were disabled for their failures."),
+		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited; 0 if none waits."),
+		oldestDueTold: gauge("postlane_oldest_due_timestamp_seconds", "When postlane_oldest_due_seconds was last measured. It stands still while the database does not answer."),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postlane_http_requests_total", Help: "Requests that were answered, by route and status.",
+		}, []string{"route", "status"}),
+		request: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "postlane_http_request_duration_seconds", Help: "How long answers took, by route.", Buckets: prometheus.DefBuckets,
+		}, []string{"route"}),
+		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postlane_pruned_rows_total", Help: "Rows that this process removed for their age, by kind.",
+		}, []string{"kind"}),
+	}
+	for _, kind := range []string{"deliveries", "attempts", "events", "audit", "sessions", "secrets"} {
+		m.pruned.WithLabelValues(kind)
+	}
+	for _, c := range []prometheus.Collector{
+		m.settled, m.attempt, m.claim, m.claimed, m.leasesLost, m.reclaimed, m.orphans, m.disabled, m.oldestDue, m.oldestDueTold,
+		m.requests, m.request, m.pruned, poolCollector{pool}, newBuild(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := m.registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	// What can be told is told, also while the database is away.
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return m, nil
+}
+
+// ServeHTTP answers with the metrics.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
+
+// Observer counts what a dispatcher does.
+func (m *Metrics) Observer() delivery.Observer {
+	return delivery.Observer{
+		Claimed: func(n int, took time.Duration) {
+			m.claimed.Add(float64(n))
+			m.claim.Observe(took.Seconds())
+		},
+		Settled: func(o delivery.Observation) {
+			outcome := o.Outcome
+			if outcome == "" {
+				outcome = "none"
+			} else {
+				m.attempt.WithLabelValues(outcome).Observe(o.Duration.Seconds())
+			}
+			m.settled.WithLabelValues(string(o.State), outcome).Inc()
+		},
+		LeasesLost: func(n int) { m.leasesLost.Add(float64(n)) },
+		Reclaimed:  func(n int) { m.reclaimed.Add(float64(n)) },
+		Orphans:    func(n int) { m.orphans.Add(float64(n)) },
+		Disabled:   func(delivery.SubscriptionID, string) { m.disabled.Inc() },
+		OldestDue: func(age time.Duration) {
+			m.oldestDue.Set(max(age, 0).Seconds())
+			m.oldestDueTold.SetToCurrentTime()
+		},
+	}
+}
+
+// Watch adds what a dispatcher can tell of itself. Once.
+func (m *Metrics) Watch(d *delivery.Dispatcher) error {
+	flag := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	for _, g := range []struct {
+		name, help string
+		value      func() float64
+	}{
+		{"postlane_in_flight", "Deliveries that this process has claimed and not yet settled.", func() float64 { return float64(d.InFlight()) }},
+		{"postlane_listening", "Whether wake-ups arrive; while they do not, the dispatcher polls.", func() float64 { return flag(d.Listening()) }},
+	} {
+		if err := m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pruned counts removed rows of a kind.
+func (m *Metrics) Pruned(kind string, rows int64) { m.pruned.WithLabelValues(kind).Add(float64(rows)) }
