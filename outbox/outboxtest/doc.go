@@ -20,7 +20,7 @@
 //	  claim takes the last first                OrderIsThatOfStaging, HeadOfLineIsHeld
 //	  claim answers in the order of ids         OrderWithinATransactionIsExact
 //	  stage sorts by id                         OrderWithinATransactionIsExact
-//	  claim remembers how far it has read       BC12LateCommitIsClaimed, ClaimsNeverOverlap
+//	  claim remembers how far it has read       BC12_LateCommitIsClaimed, ClaimsNeverOverlap
 //	  claim ignores leases of others            HeadOfLineIsHeld, ClaimsNeverOverlap
 //	  claim ignores that a queue waits          FailedHeadHoldsItsQueue
 //	  what stands behind is not shown again     FailedQueueGoesOnInOrder

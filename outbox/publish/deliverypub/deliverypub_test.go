@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -67,6 +68,37 @@ func TestMessageIsOneEvent(t *testing.T) {
 	e, err := deliverypub.Event(m)
 	b.is.NoErr(err)
 	b.is.Equal(e.Asset, "")
+}
+
+// A relay that was killed between publishing and saying so publishes again: each
+// subscription has the event once all the same.
+func TestBC14_ACrashAfterPublishingMakesNoSecondDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t, deliverypub.Config{})
+	_, err := b.Exec(t.Context(), `INSERT INTO postlane.subscriptions (tenant, url)
+		SELECT 'acme', 'https://example.com/' || n FROM generate_series(1, 2) n`)
+	b.is.NoErr(err)
+	now := time.Now()
+	open := func() *outbox.Postgres {
+		store, err := outbox.NewPostgres(b.Pool, outbox.StoreConfig{Now: func() time.Time { return now }})
+		b.is.NoErr(err)
+		return store
+	}
+	b.is.NoErr(pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
+		_, err := outbox.Stage(t.Context(), tx, message("m"))
+		return err
+	}))
+	for range 3 {
+		claims, err := open().Claim(t.Context(), 10)
+		b.is.NoErr(err)
+		b.is.Equal(len(claims), 1)
+		b.is.NoErr(b.publisher.Publish(t.Context(), claims[0].Message))
+		now = now.Add(outbox.DefaultLease) // killed; nobody marks it
+	}
+	b.is.Equal(b.deliveries(), []string{"m", "m", "m"}) // one a subscription
+	var subscriptions int
+	b.is.NoErr(b.QueryRow(t.Context(), "SELECT count(DISTINCT subscription_id) FROM postlane.deliveries").Scan(&subscriptions))
+	b.is.Equal(subscriptions, 3)
 }
 
 func TestBatchStopsAtWhatCannotBe(t *testing.T) {
