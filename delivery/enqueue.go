@@ -9,9 +9,9 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/lockwait"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -97,9 +97,9 @@ type enqueueCall struct {
 	keys []eventKey
 	// position is where in params an event stands.
 	position map[eventKey]int
-	// guarded says that an id was given by the caller, so that another
+	// contested says that an id was given by the caller, so that another
 	// transaction may hold it.
-	guarded bool
+	contested bool
 }
 
 func newEnqueueCall(events []Event) (*enqueueCall, error) {
@@ -120,7 +120,7 @@ func newEnqueueCall(events []Event) (*enqueueCall, error) {
 		if key.id == "" {
 			key.id = newEventID()
 		} else {
-			c.guarded = true
+			c.contested = true
 		}
 		c.keys[i] = key
 		contentType := cmp.Or(e.ContentType, DefaultContentType)
@@ -156,29 +156,11 @@ func newEnqueueCall(events []Event) (*enqueueCall, error) {
 func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64, error) {
 	sql, args := c.statement()
 	stored := make(map[eventKey]int64, len(c.params.Ids))
-	read := func(rows pgx.Rows) error { return c.read(rows, stored) }
-	var err error
-	if c.guarded {
-		// With a limit on how long to wait for another transaction that holds
-		// one of the ids, and a savepoint around, since running into the limit
-		// is an error that would end the transaction.
-		batch := &pgx.Batch{}
-		batch.Queue("savepoint postlane_enqueue")
-		batch.Queue(dbgen.EventLockTimeout)
-		batch.Queue(sql, args...).Query(read)
-		batch.Queue(dbgen.EventLockTimeoutRestore)
-		batch.Queue("release savepoint postlane_enqueue")
-		err = tx.SendBatch(ctx, batch).Close()
-	} else {
-		var rows pgx.Rows
-		if rows, err = tx.Query(ctx, sql, args...); err == nil {
-			err = read(rows)
-		}
-	}
-	if err != nil {
-		if lockTimeout(err) {
-			return nil, errors.Join(ErrBusy, rollback(ctx, tx))
-		}
+	err := lockwait.Query(ctx, tx, c.contested, sql, args, func(rows pgx.Rows) error { return c.read(rows, stored) })
+	switch {
+	case errors.Is(err, lockwait.ErrBusy):
+		return nil, ErrBusy
+	case err != nil:
 		return nil, fmt.Errorf("delivery: enqueue: %w", err)
 	}
 	return stored, nil
@@ -199,7 +181,6 @@ func (c *enqueueCall) statement() (sql string, args []any) {
 
 // read notes the seq of each event that the statement answers with.
 func (c *enqueueCall) read(rows pgx.Rows, stored map[eventKey]int64) error {
-	defer rows.Close()
 	key := c.keys[0]
 	var seq, fanned int64
 	var woken string
@@ -214,16 +195,6 @@ func (c *enqueueCall) read(rows pgx.Rows, stored map[eventKey]int64) error {
 		stored[key] = seq
 	}
 	return rows.Err()
-}
-
-// rollback returns to before a guarded store that failed.
-func rollback(ctx context.Context, tx pgx.Tx) error {
-	for _, sql := range []string{"rollback to savepoint postlane_enqueue", "release savepoint postlane_enqueue"} {
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("delivery: enqueue: %w", err)
-		}
-	}
-	return nil
 }
 
 // undo takes back what a call stored before it found an id taken.
@@ -310,10 +281,4 @@ func (c *enqueueCall) answer(stored, before map[eventKey]int64) []Enqueued {
 		answer[i] = Enqueued{ID: key.id, Seq: seq, Duplicate: !fresh}
 	}
 	return answer
-}
-
-// lockTimeout reports PostgreSQL's lock_not_available (55P03).
-func lockTimeout(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "55P03"
 }

@@ -275,7 +275,7 @@ func TestAnIdWhoseHolderCommitsMeanwhile(t *testing.T) {
 			e, err := delivery.Enqueue(b.ctx, tx, named(id, "a"))
 			answered <- answer{e, err}
 		}()
-		waitForBlocked(b, 1)
+		pgtest.WaitForBlocked(t, b.pool, 1)
 		if commit {
 			b.is.NoErr(holder.Commit(b.ctx))
 		} else {
@@ -656,7 +656,7 @@ func TestSerializeWaitsForTheOtherTransaction(t *testing.T) {
 	b.is.NoErr(delivery.Serialize(b.ctx, second, "b")) // another asset waits for nobody
 	done := make(chan error, 1)
 	go func() { done <- delivery.Serialize(b.ctx, second, "") }()
-	waitForBlocked(b, 1)
+	pgtest.WaitForBlocked(t, b.pool, 1)
 	b.is.NoErr(first.Commit(b.ctx))
 	b.is.NoErr(<-done)
 }

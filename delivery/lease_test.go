@@ -285,7 +285,7 @@ func TestBC06_ASweepDoesNotReopenWhatIsSettled(t *testing.T) {
 		}
 		settled <- s[0]
 	}()
-	waitForBlocked(b, 1)
+	pgtest.WaitForBlocked(t, b.pool, 1)
 	b.is.NoErr(sweep.Rollback(b.ctx)) // it died; the worker was first after all
 	b.is.Equal((<-settled).State, delivery.SettledDelivered)
 
@@ -316,25 +316,6 @@ func TestBC06_ASweepStepsOverWhatIsBeingSettled(t *testing.T) {
 	b.is.Equal(len(reclaimed), 0)
 	b.is.NoErr(tx.Commit(b.ctx))
 	b.is.Equal(b.counts(sub), "delivered:1 ")
-}
-
-// waitForBlocked waits until so many sessions of the database wait for a lock.
-func waitForBlocked(b *bundle, n int) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var blocked int
-		err := b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&blocked)
-		b.is.NoErr(err)
-		if blocked >= n {
-			return
-		}
-		<-tick.C
-	}
 }
 
 func TestBC07_AFrozenWorkerTakesNothingBack(t *testing.T) {

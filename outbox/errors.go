@@ -11,6 +11,11 @@ var (
 	// unharmed.
 	ErrInvalid = errors.New("outbox: invalid")
 
+	// ErrBusy means that another open transaction is staging the same id or
+	// idempotency key, and its outcome was not known in time. The caller's
+	// transaction is unharmed: end it, and try again.
+	ErrBusy = errors.New("outbox: another transaction is staging the same id or idempotency key")
+
 	// ErrLeaseLost is matched by the error of a write for claims of which some
 	// are no longer held: the lease ran out and was reclaimed, or the message was
 	// settled before. For those nothing was changed. See LeaseLostError.

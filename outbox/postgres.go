@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postlane-go/postlane/internal/dbgen"
-	"github.com/postlane-go/postlane/internal/wake"
 )
 
 // StoreConfig is what a store may be told. The zero value works.
@@ -106,65 +105,4 @@ func (s *Postgres) pipeline(ctx context.Context, queue func(*pgx.Batch)) error {
 	queue(batch)
 	batch.Queue("commit")
 	return s.pool.SendBatch(ctx, batch).Close()
-}
-
-// Stage writes messages in tx, whatever database it belongs to: see Store. It
-// waits for nobody but another open transaction that stages the same id or
-// idempotency key.
-func (s *Postgres) Stage(ctx context.Context, tx pgx.Tx, messages ...Message) ([]Staged, error) {
-	return stage(ctx, tx, s.now(), messages)
-}
-
-// Stage writes messages in the caller's transaction. It is Postgres.Stage for those
-// who have no store, because they only stage.
-func Stage(ctx context.Context, tx pgx.Tx, messages ...Message) ([]Staged, error) {
-	return stage(ctx, tx, nil, messages)
-}
-
-func stage(ctx context.Context, tx pgx.Tx, now *time.Time, messages []Message) ([]Staged, error) {
-	if tx == nil {
-		return nil, ErrNoTx
-	}
-	if len(messages) == 0 {
-		return nil, nil
-	}
-	n := len(messages)
-	p := &dbgen.MessageStageParams{
-		Wake: wake.Allow(), Now: now,
-		Ids: make([]string, n), Queues: make([]string, n), Topics: make([]string, n), Tenants: make([]string, n),
-		IdempotencyKeys: make([]string, n), Traceparents: make([]string, n), EnqueuedBys: make([]string, n),
-		Headers: make([]string, n), Payloads: make([][]byte, n), MaxAttempts: make([]int32, n), RunAtsUs: make([]int64, n),
-	}
-	parent := traceparent(ctx)
-	for i, m := range messages {
-		m, err := m.normalize(i, parent)
-		if err != nil {
-			return nil, err
-		}
-		p.Ids[i], p.Queues[i], p.Topics[i], p.Tenants[i] = m.ID, m.Queue, m.Topic, m.Tenant
-		p.IdempotencyKeys[i], p.Traceparents[i], p.EnqueuedBys[i] = m.IdempotencyKey, m.Traceparent, m.EnqueuedBy
-		p.Headers[i] = encodeHeaders(m.Headers)
-		if p.Payloads[i] = m.Payload; m.Payload == nil {
-			p.Payloads[i] = []byte{} // nil would be NULL
-		}
-		p.MaxAttempts[i] = int32(m.MaxAttempts)
-		if !m.RunAt.IsZero() {
-			p.RunAtsUs[i] = max(m.RunAt.UnixMicro(), 1)
-		}
-	}
-	rows, err := queries.MessageStage(ctx, tx, p)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: stage: %w", err)
-	}
-	seqs := make(map[string]int64, len(rows))
-	for _, r := range rows {
-		seqs[r.ID] = r.Seq
-	}
-	staged := make([]Staged, n)
-	for i, id := range p.Ids {
-		seq, fresh := seqs[id]
-		staged[i] = Staged{ID: id, Seq: seq, Duplicate: !fresh}
-		delete(seqs, id) // given twice in this call, it is new once
-	}
-	return staged, nil
 }

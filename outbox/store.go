@@ -16,7 +16,9 @@ type Store interface {
 	// Stage writes messages in the caller's transaction: they exist if and only
 	// if it commits, and a rollback to a savepoint before the call takes them with
 	// it. The messages of a transaction keep their order. The answer is parallel to
-	// the messages. An InvalidError is found before anything is written.
+	// the messages. An InvalidError is found before anything is written. A store
+	// that finds an id or idempotency key in another open transaction may wait for
+	// its outcome, but not without bound: ErrBusy, and nothing is staged.
 	//
 	// tx is one of the store's own kind. Stage is not safe for concurrent use on
 	// one transaction, as the transaction is not.

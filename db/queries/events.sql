@@ -67,16 +67,6 @@ SELECT pg_advisory_xact_lock(k.key)
 FROM (SELECT DISTINCT hashtextextended(a.asset, 7165134472) AS key
       FROM unnest(@assets::text[]) AS a (asset) ORDER BY 1) k;
 
--- name: EventLockTimeout :exec
---
--- Before EventEnqueue with ids that others may hold: wait half a second at most,
--- less than the second after which PostgreSQL looks for deadlocks.
-SELECT set_config('postlane.lock_timeout', current_setting('lock_timeout'), true),
-       set_config('lock_timeout', '500ms', true);
-
--- name: EventLockTimeoutRestore :exec
-SELECT set_config('lock_timeout', current_setting('postlane.lock_timeout'), true);
-
 -- name: EventUndo :exec
 --
 -- Takes back what EventEnqueue stored in this transaction, where another event of the

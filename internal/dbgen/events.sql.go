@@ -238,27 +238,6 @@ func (q *Queries) EventGetMany(ctx context.Context, db DBTX, arg *EventGetManyPa
 	return items, nil
 }
 
-const EventLockTimeout = `-- name: EventLockTimeout :exec
-SELECT set_config('postlane.lock_timeout', current_setting('lock_timeout'), true),
-       set_config('lock_timeout', '500ms', true)
-`
-
-// Before EventEnqueue with ids that others may hold: wait half a second at most,
-// less than the second after which PostgreSQL looks for deadlocks.
-func (q *Queries) EventLockTimeout(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, EventLockTimeout)
-	return err
-}
-
-const EventLockTimeoutRestore = `-- name: EventLockTimeoutRestore :exec
-SELECT set_config('lock_timeout', current_setting('postlane.lock_timeout'), true)
-`
-
-func (q *Queries) EventLockTimeoutRestore(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, EventLockTimeoutRestore)
-	return err
-}
-
 const EventPayload = `-- name: EventPayload :one
 SELECT e.payload FROM postlane.events e WHERE e.tenant = $1 AND e.id = $2
 `
