@@ -1,0 +1,16 @@
+-- name: DeliveryIdle :one
+--
+-- Whether nothing is in flight and nothing could be claimed: no lease, nothing whose time
+-- has come, and nothing ready of an active subscription. One probe for each active
+-- subscription, so it is for tests and for stopping, and not for every poll.
+SELECT ((SELECT count(*) = 0 FROM (SELECT 1 FROM postlane.leases l LIMIT 1) f)
+   AND (SELECT count(*) = 0
+        FROM (SELECT 1 FROM postlane.deliveries d
+              WHERE d.due_at <= coalesce(sqlc.narg('now')::timestamptz, now()) ORDER BY d.due_at LIMIT 1) t)
+   AND (SELECT count(*) = 0
+        FROM (SELECT 1 FROM postlane.subscriptions s
+              WHERE s.state = 'active' AND s.deleted_at IS NULL
+                AND (SELECT d.seq FROM postlane.deliveries d
+                     WHERE d.subscription_id = s.id AND d.ready IS NOT NULL
+                     ORDER BY d.subscription_id, d.ready LIMIT 1) IS NOT NULL
+              LIMIT 1) r))::boolean AS idle;
