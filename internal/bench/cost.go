@@ -20,9 +20,9 @@ type cost struct {
 
 // cost returns what has been used so far; the difference of two tells of what lay
 // between.
-func (r *run) cost(ctx context.Context) (c cost, err error) {
+func (d *database) cost(ctx context.Context) (c cost, err error) {
 	var pid int
-	err = r.pool.QueryRow(ctx, `SELECT pg_stat_clear_snapshot()::text, pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, xact_commit
+	err = d.pool.QueryRow(ctx, `SELECT pg_stat_clear_snapshot()::text, pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, xact_commit
 		FROM pg_stat_database WHERE datname = current_database()`).Scan(new(string), &pid, &c.wal, &c.commits)
 	if err != nil {
 		return c, err

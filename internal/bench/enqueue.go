@@ -25,7 +25,7 @@ func enqueue(ctx context.Context, r *run) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.subscribe(ctx, 1, "http://127.0.0.1:8099"); err != nil {
+	if _, err := r.subscribe(ctx, 1, "http://127.0.0.1:8099"); err != nil {
 		return nil, err
 	}
 	var serial atomic.Int64

@@ -24,6 +24,7 @@ func (a *app) benchCommand() *cli.Command {
 		Description: strings.Join(about, "\n"),
 		Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag(),
 			&cli.IntFlag{Name: "n", HideDefault: true, Usage: "how many deliveries (default: the scenario's)"},
+			&cli.IntFlag{Name: "streams", HideDefault: true, Usage: "over how many streams the deliveries are spread (default: the scenario's)"},
 			&cli.DurationFlag{Name: "delay", HideDefault: true, Usage: "how long the receiver takes to answer"},
 			&cli.DurationFlag{Name: "duration", HideDefault: true, Usage: "how long each timed part lasts (default: the scenario's)"},
 			&cli.BoolFlag{Name: "full", Usage: "the sizes that take long, too"},
@@ -38,7 +39,7 @@ func (a *app) benchCommand() *cli.Command {
 					continue
 				}
 				result, err := bench.Run(ctx, s, bench.Config{
-					DatabaseURL: c.String("database-url"), N: c.Int("n"), Delay: c.Duration("delay"), Duration: c.Duration("duration"), Full: c.Bool("full"), Log: a.err,
+					DatabaseURL: c.String("database-url"), N: c.Int("n"), Streams: c.Int("streams"), Delay: c.Duration("delay"), Duration: c.Duration("duration"), Full: c.Bool("full"), Log: a.err,
 				})
 				if err != nil {
 					return err
