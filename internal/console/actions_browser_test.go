@@ -63,7 +63,7 @@ func TestEveryActionInABrowser(t *testing.T) {
 
 	// A selection, which is counted as it grows.
 	b.see("dead")
-	b.run(chromedp.Click(chromedp.CSS("tbody th a")))
+	b.press("tbody th a[href*='" + dead.ID.String() + "']")
 	b.run(chromedp.WaitVisible(chromedp.CSS("button[data-one]")))
 	button := func() string { return value[string](b, "document.querySelector('button[data-one]').textContent") }
 	s.is.True(value[bool](b, "document.querySelector('button[data-one]').disabled"))

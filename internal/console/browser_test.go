@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds a step of a browser in a test, far above what it takes.
-const patience = 3 * time.Minute
+const patience = time.Minute
 
 // lacks skips a test that needs a tool which is not there, or fails it where the whole
 // suite has to run.
@@ -104,22 +104,39 @@ func (s *site) browser() *browser {
 	b := &browser{site: s}
 	ctx, cancel := chromedp.NewContext(root, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.hear))
 	s.t.Cleanup(cancel)
-	b.tab, cancel = context.WithTimeout(ctx, 10*patience)
-	s.t.Cleanup(cancel)
+	b.tab = ctx
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context that opens it
+		s.t.Fatalf("the browser opens no tab: %v", err)
+	}
 	call(b, audits.Enable, cdp.Empty{})
 	call(b, log.Enable, cdp.Empty{})
 	b.size(1280, 900)
 	return b
 }
 
+// step runs one step in the tab, and fails the test with what the page shows if it fails
+// or does not end.
+func step[R any](b *browser, what string, f func(context.Context) (R, error)) R {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.tab, patience)
+	defer cancel()
+	r, err := f(ctx)
+	if err != nil {
+		look, cancel := context.WithTimeout(b.tab, patience/4)
+		defer cancel()
+		shown, e := chromedp.Run(look, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText", chromedp.EvalAwaitPromise))
+		if e != nil {
+			shown = e.Error()
+		}
+		b.t.Fatalf("the browser, %s: %v\nshows %s", what, err, shown)
+	}
+	return r
+}
+
 // call makes a call of the browser's protocol.
 func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
-	r, err := chromedp.Call(b.tab, command, params)
-	if err != nil {
-		b.t.Fatalf("the browser: %v", err)
-	}
-	return r
+	return step(b, "a call", func(ctx context.Context) (R, error) { return chromedp.Call(ctx, command, params) })
 }
 
 func (b *browser) hear(event any) {
@@ -166,9 +183,7 @@ func (b *browser) clean(where string) {
 
 func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.tab, actions...); err != nil {
-		b.t.Fatalf("the browser: %v", err)
-	}
+	step(b, "an action", func(ctx context.Context) (any, error) { return nil, chromedp.Do(ctx, actions...) })
 }
 
 func (b *browser) size(width, height int64) {
@@ -206,11 +221,9 @@ func (b *browser) says(texts ...string) {
 // value is that of an expression in the page.
 func value[T any](b *browser, expression string) T {
 	b.t.Helper()
-	v, err := chromedp.Run(b.tab, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		b.t.Fatalf("the browser: %v", err)
-	}
-	return v
+	return step(b, "an expression", func(ctx context.Context) (T, error) {
+		return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	})
 }
 
 // press presses a button and waits for the page that follows, which must be a good one.
@@ -221,12 +234,39 @@ func (b *browser) press(selector string) {
 
 func (b *browser) pressed(selector string, status int64) {
 	b.t.Helper()
-	answer, err := chromedp.RunResponse(b.tab, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
-	if err != nil {
-		b.t.Fatalf("pressing %s: %v", selector, err)
-	}
-	if answer != nil && answer.Status != status {
-		b.t.Fatalf("pressing %s: answered %d: %s", selector, answer.Status, b.text())
+	// A click by the pointer is tried again by chromedp when the page has left before the
+	// browser confirmed it, and then waits for ever. So the script clicks, on what the
+	// pointer would hit, and the next page is known by what it has not.
+	click := fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		e.scrollIntoView({block: "center"});
+		const r = e.getBoundingClientRect(), hit = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+		if (!e.contains(hit)) throw new Error("covered by " + hit?.outerHTML.slice(0, 100));
+		window.pressed = true;
+		e.click();
+		return true;
+	})()`, selector)
+	step(b, "pressing "+selector, func(ctx context.Context) (bool, error) {
+		if err := chromedp.Do(ctx, chromedp.WaitVisible(chromedp.CSS(selector))); err != nil {
+			return false, err
+		}
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](click, func(p *runtime.EvaluateParams) { p.UserGesture = new(true) }))
+	})
+	answered := step(b, "the page after "+selector, func(ctx context.Context) (int64, error) {
+		for {
+			answered, err := chromedp.Run(ctx, chromedp.Evaluate[int64](
+				`window.pressed || document.readyState !== "complete" ? 0 : performance.getEntriesByType("navigation")[0].responseStatus`))
+			if answered != 0 || ctx.Err() != nil {
+				return answered, errors.Join(err, ctx.Err())
+			}
+			select { // between two pages an expression may fail
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
+	if answered != status {
+		b.t.Fatalf("pressing %s: answered %d: %s", selector, answered, b.text())
 	}
 }
 
