@@ -32,16 +32,19 @@ func (d *database) addSubscriptions(ctx context.Context, n int, state delivery.S
 
 // addEvents writes n events of one tenant in bulk, which addDeliveries takes up.
 func (d *database) addEvents(ctx context.Context, n int) error {
+	err := d.pool.QueryRow(ctx, "SELECT setval('postlane.delivery_seq', nextval('postlane.delivery_seq') + $1) - $1", n).Scan(&d.bulkSeq)
+	if err != nil {
+		return err
+	}
 	for from := 0; from < n; from += bulk {
 		_, err := d.pool.Exec(ctx, `INSERT INTO postlane.events (seq, tenant, id, type, content_type, payload)
-			SELECT i + 1, $3, 'evt_' || lpad(i::text, 12, '0'), 'asset.updated', 'application/json', $4 FROM generate_series($1::bigint, $2::bigint - 1) i`,
-			from, min(from+bulk, n), tenant(0), body)
+			SELECT $5 + i, $3, 'evt_' || lpad(i::text, 12, '0'), 'asset.updated', 'application/json', $4 FROM generate_series($1::bigint, $2::bigint - 1) i`,
+			from, min(from+bulk, n), tenant(0), body, d.bulkSeq)
 		if err != nil {
 			return err
 		}
 	}
-	_, err := d.pool.Exec(ctx, "SELECT setval('postlane.delivery_seq', $1)", n)
-	return err
+	return nil
 }
 
 // addDeliveries writes a delivery for each of n events, as an Enqueue of each alone leaves
@@ -49,12 +52,12 @@ func (d *database) addEvents(ctx context.Context, n int) error {
 func (d *database) addDeliveries(ctx context.Context, n int, subscriptions []int64, s shape) error {
 	owner, due := cmp.Or(s.owner, "i % s"), cmp.Or(s.due, "NULL::timestamptz")
 	sql := fmt.Sprintf(`INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at, attempts)
-		SELECT ($1::bigint[])[1 + %s], i + 1, $2, 'evt_' || lpad(i::text, 12, '0'), 'asset.updated', %s,
-		       CASE WHEN %s IS NULL THEN i + 1 END, %s, CASE WHEN %s IS NULL THEN 0 ELSE 1 END
+		SELECT ($1::bigint[])[1 + %s], $7 + i, $2, 'evt_' || lpad(i::text, 12, '0'), 'asset.updated', %s,
+		       CASE WHEN %s IS NULL THEN $7 + i END, %s, CASE WHEN %s IS NULL THEN 0 ELSE 1 END
 		FROM (SELECT i, $3::bigint AS n, $4::bigint AS s FROM generate_series($5::bigint, $6::bigint - 1) i) r`,
 		owner, s.asset, due, due, due)
 	for from := 0; from < n; from += bulk {
-		if _, err := d.pool.Exec(ctx, sql, subscriptions, tenant(0), n, s.subscriptions, from, min(from+bulk, n)); err != nil {
+		if _, err := d.pool.Exec(ctx, sql, subscriptions, tenant(0), n, s.subscriptions, from, min(from+bulk, n), d.bulkSeq); err != nil {
 			return err
 		}
 	}

@@ -35,20 +35,27 @@ type Config struct {
 type Scenario struct {
 	Name, Usage string
 	run         func(context.Context, *run) (map[string]any, error)
+	// statements says that it counts the database's statements.
+	statements bool
 }
 
 // Scenarios are all there are.
 var Scenarios = []Scenario{
-	{"claim-flat", "time per claimed delivery with a large backlog, over the same with a backlog of 1,000", claimFlat},
-	{"throughput", "deliveries per second end to end, over the rate of the same POSTs without a database", throughput},
-	{"enqueue", "transactions per second with an Enqueue, over the same with a plain INSERT of the same bytes", enqueue},
-	{"hot-stream", "deliveries per second of one deep stream, over a sequential client without a database", hotStream},
-	{"held-snapshot", "deliveries per second at the end over the beginning, while another session holds a snapshot and while none does", heldSnapshot},
+	{Name: "claim-flat", Usage: "time per claimed delivery with a large backlog, over the same with a backlog of 1,000", run: claimFlat},
+	{Name: "throughput", Usage: "deliveries per second end to end, over the rate of the same POSTs without a database", run: throughput},
+	{Name: "enqueue", Usage: "transactions per second with an Enqueue, over the same with a plain INSERT of the same bytes", run: enqueue},
+	{Name: "latency", Usage: "from commit to arrival at the receiver, 100 events a second, across processes", run: latency, statements: true},
+	{Name: "neighbour", Usage: "99th percentile of a healthy subscription's latency beside one that hangs with a large backlog, over the same alone", run: neighbour},
+	{Name: "hot-stream", Usage: "deliveries per second of one deep stream, over a sequential client without a database", run: hotStream},
+	{Name: "held-snapshot", Usage: "deliveries per second at the end over the beginning, while another session holds a snapshot and while none does", run: heldSnapshot},
+	{Name: "memory", Usage: "memory of a server with a large backlog due", run: memory},
+	{Name: "soak", Usage: "deliveries per second at the end over the beginning of a long run at half the greatest rate, and what grows meanwhile", run: soak},
+	{Name: "idle", Usage: "statements per second and CPU of a server with nothing to do", run: idle, statements: true},
 }
 
 // Run measures a scenario.
 func Run(ctx context.Context, s Scenario, c Config) (result map[string]any, err error) {
-	r := &run{Config: c}
+	r := &run{Config: c, statements: s.statements}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(ctx); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,6 +22,8 @@ type database struct {
 	url   string
 	pool  *pgxpool.Pool
 	store *delivery.Store
+	// bulkSeq is the seq of the first of the events that were loaded in bulk.
+	bulkSeq int64
 }
 
 // newDatabase makes a database, which goes when the run ends.
@@ -112,6 +115,24 @@ func (d *database) load(ctx context.Context, n, subscriptions int, asset func(in
 		}
 	}
 	return nil
+}
+
+// awaitDelivered waits until a server has recorded n deliveries as delivered: that of the
+// last comes after its arrival.
+func (d *database) awaitDelivered(ctx context.Context, n int) error {
+	var delivered int
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		if err := d.pool.QueryRow(ctx, "SELECT count(*) FROM postlane.settled WHERE state = 'delivered'").Scan(&delivered); err != nil {
+			return err
+		}
+		if delivered >= n {
+			return nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%d of %d deliveries were delivered", delivered, n)
 }
 
 // check looks at what n deliveries have left: each delivered by one attempt, and nothing

@@ -1,24 +1,17 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/internal/postgres"
-	"github.com/postlane-go/postlane/internal/receiver"
 )
 
 // run is what a scenario works with: a server, a first database on it, and what must be
@@ -29,9 +22,11 @@ type run struct {
 
 	server  string // the URL of a database of it
 	version string
-	guard   *guard.Guard
-	sender  *sender.Sender
-	undo    []func() error
+	// statements asks for a PostgreSQL that counts them.
+	statements bool
+	guard      *guard.Guard
+	sender     *sender.Sender
+	undo       []func() error
 }
 
 func (r *run) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
@@ -51,7 +46,7 @@ func (r *run) close() error {
 
 func (r *run) open(ctx context.Context) (err error) {
 	if r.server = r.DatabaseURL; r.server == "" {
-		if err := r.startServer(ctx); err != nil {
+		if err := r.startPostgres(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,7 +67,9 @@ func (r *run) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (r *run) startServer(ctx context.Context) error {
+// startPostgres starts a private PostgreSQL, which counts statements if the scenario asks
+// for it and the extension is there.
+func (r *run) startPostgres(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "postlane-bench-")
 	if err != nil {
 		return err
@@ -82,72 +79,21 @@ func (r *run) startServer(ctx context.Context) error {
 		return err
 	}
 	r.logf("starting a private PostgreSQL")
-	server, err := postgres.Start(ctx, postgres.Config{Dir: filepath.Join(dir, "postgres"), SharedBuffers: "1GB", Settings: map[string]string{"max_wal_size": "4GB"}})
+	config := postgres.Config{Dir: filepath.Join(dir, "postgres"), SharedBuffers: "1GB", Settings: map[string]string{"max_wal_size": "4GB"}}
+	if r.statements {
+		config.Settings["shared_preload_libraries"] = "pg_stat_statements"
+	}
+	server, err := postgres.Start(ctx, config)
+	if err != nil && r.statements {
+		r.logf("without pg_stat_statements: %v", err)
+		delete(config.Settings, "shared_preload_libraries")
+		server, err = postgres.Start(ctx, config)
+	}
 	if err != nil {
 		return err
 	}
 	r.undo = append(r.undo, server.Stop)
 	r.server = server.URL("postgres")
-	return nil
-}
-
-// receive starts a receiver in a process of its own that only counts, and returns its
-// URL.
-func (r *run) receive(ctx context.Context) (string, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "receive", "-light", "-address", "127.0.0.1:0", "-delay", r.Delay.String())
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return "", err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	r.undo = append(r.undo, func() error {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // its verdict is of no interest
-		return nil
-	})
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		if _, rest, ok := strings.Cut(lines.Text(), "receiving on "); ok {
-			address, _, _ := strings.Cut(rest, " ")
-			go func() {
-				for lines.Scan() { // keep its pipe empty
-				}
-			}()
-			return strings.TrimSuffix(address, "/"), nil
-		}
-	}
-	return "", errors.New("the receiver did not start")
-}
-
-// received returns how many requests a receiver has counted.
-func received(ctx context.Context, endpoint string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	var v receiver.Verdict
-	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
-		return 0, fmt.Errorf("the receiver's verdict: %w", err)
-	}
-	return int(v.Requests), nil
-}
-
-// receivedAll fails unless a receiver has counted exactly n requests.
-func receivedAll(ctx context.Context, endpoint string, n int) error {
-	if got, err := received(ctx, endpoint); err != nil || got != n {
-		return errors.Join(err, fmt.Errorf("the receiver has counted %d requests of %d", got, n))
-	}
 	return nil
 }
 
