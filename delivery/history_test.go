@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest/plans"
 )
 
 // Finished rows are in tables that no claim reads. While an old snapshot keeps the dead rows
@@ -51,15 +52,15 @@ func TestBC04_AClaimOverALongHistoryAndAnOldSnapshot(t *testing.T) {
 
 	cost := func() float64 {
 		var claims []delivery.Claim
-		plans := w.during(func() {
+		seen := w.During(func() {
 			var err error
 			claims, err = b.store.Claim(b.ctx, delivery.ClaimRequest{Claimant: "test", Max: 100, MaxInFlight: 200, Lease: time.Minute})
 			b.is.NoErr(err)
 		})
 		b.is.Equal(len(claims), 100) // delivery never pauses
-		cheap(t, "old snapshot", 2*events, plans, "DeliveryClaim")
+		cheap(t, "old snapshot", 2*events, seen, "DeliveryClaim")
 		b.settle(delivery.Succeeded, claims...)
-		return float64(touched(plans, "DeliveryClaim")) / float64(len(claims))
+		return float64(plans.Touched(seen, "DeliveryClaim")) / float64(len(claims))
 	}
 	enqueue(200)
 	start := cost()

@@ -2,135 +2,22 @@ package delivery_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/postlane-go/postlane/delivery"
-	"github.com/postlane-go/postlane/internal/pgtest"
+	"github.com/postlane-go/postlane/internal/pgtest/plans"
 )
 
-// Plans of the real statements, as the store sends them, over backlogs of several shapes
-// that were never analyzed. auto_explain tells this session what each did. Looked at is
-// which tables were read whole, how many rows a scan or a sort met, and how many pages
-// were touched; never a time.
-
-// plan is what PostgreSQL did for a statement.
-type plan struct {
-	Query string   `json:"Query Text"`
-	Root  planNode `json:"Plan"`
-}
-
-type planNode struct {
-	Type     string     `json:"Node Type"`
-	Relation string     `json:"Relation Name"`
-	Index    string     `json:"Index Name"`
-	Cond     string     `json:"Index Cond"`
-	Rows     float64    `json:"Actual Rows"`
-	Loops    float64    `json:"Actual Loops"`
-	Filtered float64    `json:"Rows Removed by Filter"`
-	Recheck  float64    `json:"Rows Removed by Index Recheck"`
-	Hit      int        `json:"Shared Hit Blocks"`
-	Read     int        `json:"Shared Read Blocks"`
-	Plans    []planNode `json:"Plans"`
-}
-
-func (p *plan) name() string {
-	_, rest, _ := strings.Cut(p.Query, "-- name: ")
-	name, _, _ := strings.Cut(rest, " ")
-	return name
-}
-
-// all returns every node of a plan.
-func (n *planNode) all() []*planNode {
-	list := []*planNode{n}
-	for i := range n.Plans {
-		list = append(list, n.Plans[i].all()...)
-	}
-	return list
-}
-
-func (n *planNode) scans() bool { return strings.Contains(n.Type, "Scan") && n.Relation != "" }
-
-// met is how many rows a node came across.
-func (n *planNode) met() int { return int((n.Rows + n.Filtered + n.Recheck) * n.Loops) }
-
-func (n *planNode) String() string {
-	return fmt.Sprintf("%s on %s %s (%s), %d rows in %v loops", n.Type, n.Relation, n.Index, n.Cond, n.met(), n.Loops)
-}
-
-// planLog collects the plans of a pool's statements.
-type planLog struct {
-	mu    sync.Mutex
-	on    bool
-	plans []plan
-	bad   error
-}
-
-func (w *planLog) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, text, found := strings.Cut(n.Message, "plan:\n")
-	if !w.on || !found {
-		return
-	}
-	var p plan
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		w.bad = err
-		return
-	}
-	if p.name() != "" {
-		w.plans = append(w.plans, p)
-	}
-}
-
-// during returns the plans of what f sends.
-func (w *planLog) during(f func()) []plan {
-	w.mu.Lock()
-	w.on, w.plans = true, nil
-	w.mu.Unlock()
-	f()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on = false
-	return w.plans
-}
+// Plans of the store's statements over backlogs of several shapes that were never
+// analyzed.
 
 // setupPlans is a store whose plans are seen, on tables that nothing analyzes.
-func setupPlans(t *testing.T) (*bundle, *clock, *planLog) {
+func setupPlans(t *testing.T) (*bundle, *clock, *plans.Log) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &planLog{}
-	config.MaxConns = 2
-	config.ConnConfig.OnNotice = w.notice
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		for _, sql := range []string{
-			"LOAD 'auto_explain'", "SET auto_explain.log_min_duration = 0", "SET auto_explain.log_analyze = on",
-			"SET auto_explain.log_buffers = on", "SET auto_explain.log_timing = off", "SET auto_explain.log_format = json",
-			"SET client_min_messages = log",
-		} {
-			if _, err := c.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool, w := plans.New(t)
 	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	b := setupOn(t, pool, delivery.StoreConfig{Now: c.now})
 	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns"} {
@@ -217,37 +104,13 @@ func (p *passes) claim(n int) []delivery.Claim {
 // grows are the tables that a busy or an old system has many rows in.
 var grows = []string{"events", "deliveries", "settled", "attempts"}
 
-// cheap fails the test where a plan reads a table whole, or meets more than most rows in
-// one of its scans or sorts.
-func cheap(t *testing.T, what string, most int, plans []plan, names ...string) {
+// cheap fails the test where a plan reads one of these whole, or the leases unless it
+// looks for those that ran out, or meets more than most rows.
+func cheap(t *testing.T, what string, most int, list []plans.Plan, names ...string) {
 	t.Helper()
-	for _, name := range names {
-		if !slices.ContainsFunc(plans, func(p plan) bool { return p.name() == name }) {
-			t.Errorf("%s: no plan of %s was seen", what, name)
-		}
-	}
-	for i := range plans {
-		p := &plans[i]
-		for _, n := range p.Root.all() {
-			switch {
-			case n.Type == "Seq Scan" && slices.Contains(grows, n.Relation):
-				t.Errorf("%s: %s reads a table whole: %v", what, p.name(), n)
-			case n.Type == "Seq Scan" && n.Relation == "leases" && p.name() != "LeaseReclaim":
-				t.Errorf("%s: %s reads the leases whole: %v", what, p.name(), n)
-			case (n.scans() || strings.Contains(n.Type, "Sort") || strings.Contains(n.Type, "Hash")) && n.met() > most:
-				t.Errorf("%s: %s meets too many rows: %v", what, p.name(), n)
-			}
-		}
-	}
-}
-
-func touched(plans []plan, name string) (pages int) {
-	for i := range plans {
-		if p := &plans[i]; p.name() == name {
-			pages += p.Root.Hit + p.Root.Read
-		}
-	}
-	return pages
+	plans.Cheap(t, what, most, func(p *plans.Plan, n *plans.Node) bool {
+		return !slices.Contains(grows, n.Relation) && (n.Relation != "leases" || p.Name() == "LeaseReclaim")
+	}, list, names...)
 }
 
 func TestPlans(t *testing.T) {
@@ -270,7 +133,7 @@ func TestPlans(t *testing.T) {
 }
 
 // checkPlans leads through the life of deliveries and looks at each statement's plan.
-func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs []delivery.SubscriptionID) {
+func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, subs []delivery.SubscriptionID) {
 	t.Helper()
 	// Of so many rows a claim of 50 may come across: its window is 89 rows of each
 	// subscription.
@@ -281,11 +144,11 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 	p := &passes{b: b}
 
 	var claims []delivery.Claim
-	plans := w.during(func() { claims = p.claim(50) })
-	cheap(t, what, park, plans, "DeliveryClaim")
-	for i := range plans {
-		if plans[i].name() == "DeliveryClaim" {
-			cheap(t, what, 2*claim, plans[i:i+1])
+	seen := w.During(func() { claims = p.claim(50) })
+	cheap(t, what, park, seen, "DeliveryClaim")
+	for i := range seen {
+		if seen[i].Name() == "DeliveryClaim" {
+			cheap(t, what, 2*claim, seen[i:i+1])
 		}
 	}
 
@@ -295,10 +158,10 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 	for range 5 {
 		b.settle(delivery.Succeeded, p.claim(50)...)
 	}
-	plans = w.during(func() { claims = p.claim(50) })
-	cheap(t, what, 2*claim, plans[len(plans)-1:], "DeliveryClaim")
+	seen = w.During(func() { claims = p.claim(50) })
+	cheap(t, what, 2*claim, seen[len(seen)-1:], "DeliveryClaim")
 
-	plans = w.during(func() {
+	seen = w.During(func() {
 		_, err := b.store.Renew(b.ctx, []*delivery.Claim{&claims[0], &claims[1]}, time.Minute)
 		b.is.NoErr(err)
 		b.settle(delivery.Succeeded, claims[:10]...)
@@ -312,9 +175,9 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 		_, err = b.store.Settle(b.ctx, mixed)
 		b.is.NoErr(err)
 	})
-	cheap(t, what, batch, plans, "LeaseRenew", "DeliverySettleDelivered", "DeliverySettleFailed", "DeliveryPostpone", "LeaseDrop", "StreamWake", "SubscriptionLockSettling")
+	cheap(t, what, batch, seen, "LeaseRenew", "DeliverySettleDelivered", "DeliverySettleFailed", "DeliveryPostpone", "LeaseDrop", "StreamWake", "SubscriptionLockSettling")
 
-	plans = w.during(func() {
+	seen = w.During(func() {
 		c.advance(time.Hour)
 		_, _, err := b.store.Ripen(b.ctx, 5)
 		b.is.NoErr(err)
@@ -325,20 +188,20 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 		_, err = b.store.DiscardDeleted(b.ctx, 100)
 		b.is.NoErr(err)
 	})
-	cheap(t, what, batch, plans, "DeliveryRipen", "LeaseReclaim", "StreamOldestDue", "DeliveryDiscardDeleted")
+	cheap(t, what, batch, seen, "DeliveryRipen", "LeaseReclaim", "StreamOldestDue", "DeliveryDiscardDeleted")
 
 	// Nothing to do is asked all the time.
-	plans = w.during(func() {
+	seen = w.During(func() {
 		_, err := b.store.Reclaim(b.ctx, 1000)
 		b.is.NoErr(err)
 		_, _, err = b.store.Ripen(b.ctx, 1000)
 		b.is.NoErr(err)
 	})
-	cheap(t, what, batch, plans, "DeliveryRipen", "LeaseReclaim")
+	cheap(t, what, batch, seen, "DeliveryRipen", "LeaseReclaim")
 
 	e := event("a new one")
 	e.Type = "type3"
-	plans = w.during(func() {
+	seen = w.During(func() {
 		b.enqueueEvents(e)
 		e.ID = fmt.Sprint("evt_once", time.Now().UnixNano())
 		b.enqueueEvents(e, e)
@@ -352,9 +215,9 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 		b.is.True(err != nil)
 		b.is.NoErr(tx.Commit(b.ctx))
 	})
-	cheap(t, what, batch, plans, "EventEnqueue", "EventEnqueueOne", "EventGetMany", "EventUndo")
+	cheap(t, what, batch, seen, "EventEnqueue", "EventEnqueueOne", "EventGetMany", "EventUndo")
 
-	plans = w.during(func() {
+	seen = w.During(func() {
 		for _, sub := range []delivery.SubscriptionID{subs[0], subs[len(subs)-1]} {
 			asset := "asset 7"
 			for _, f := range []delivery.Filter{
@@ -377,9 +240,9 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 			}
 		}
 	})
-	cheap(t, what, batch, plans, "LogList", "LogListOldest", "LogAttempts")
+	cheap(t, what, batch, seen, "LogList", "LogListOldest", "LogAttempts")
 
-	plans = w.during(func() {
+	seen = w.During(func() {
 		for _, after := range []*string{nil, new(string)} {
 			streams, err := b.store.Streams(b.ctx, subs[0], after, 20)
 			b.is.NoErr(err)
@@ -388,14 +251,14 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *planLog, what string, subs
 			b.is.NoErr(err)
 		}
 	})
-	cheap(t, what, 21*1001, plans, "StreamList") // the depth is counted up to 1,000
+	cheap(t, what, 21*1001, seen, "StreamList") // the depth is counted up to 1,000
 
-	plans = w.during(func() {
+	seen = w.During(func() {
 		page, err := b.store.Deliveries(b.ctx, subs[0], delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 1)
 		b.is.NoErr(err)
 		b.is.NoErr(b.store.Discard(b.ctx, subs[0], page[0].ID, "x"))
 	})
-	cheap(t, what, batch, plans, "DeliveryLock", "DeliveryInFlight", "DeliveryRemove", "StreamWake")
+	cheap(t, what, batch, seen, "DeliveryLock", "DeliveryInFlight", "DeliveryRemove", "StreamWake")
 }
 
 // What a claimed delivery costs does not grow with the backlog behind it.
@@ -417,8 +280,8 @@ func TestAClaimCostsTheSameAtFiftyTimesTheBacklog(t *testing.T) {
 				pages, rows := 0, 0
 				for range 10 {
 					var claims []delivery.Claim
-					plans := w.during(func() { claims = p.claim(4) })
-					pages += touched(plans, "DeliveryClaim")
+					seen := w.During(func() { claims = p.claim(4) })
+					pages += plans.Touched(seen, "DeliveryClaim")
 					rows += len(claims)
 					b.settle(delivery.Succeeded, claims...)
 				}
@@ -446,12 +309,12 @@ func TestParkingLooksOnlyWhereAClaimWasShort(t *testing.T) {
 			claims, err := b.store.Claim(b.ctx, delivery.ClaimRequest{Claimant: "test", Max: 10_000, MaxInFlight: 25, Lease: time.Minute})
 			b.is.NoErr(err)
 			b.is.Equal(len(claims)%25, 0) // every slot is taken
-			plans := w.during(func() {
+			seen := w.During(func() {
 				parked, err := b.store.Park(b.ctx, 25)
 				b.is.NoErr(err)
 				b.is.Equal(parked, int64(0))
 			})
-			if pages := touched(plans, "DeliveryPark"); pages > 40*planSubscriptions {
+			if pages := plans.Touched(seen, "DeliveryPark"); pages > 40*planSubscriptions {
 				t.Errorf("%d pages to park nothing of %d subscriptions", pages, planSubscriptions)
 			}
 		})

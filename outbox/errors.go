@@ -34,6 +34,10 @@ var (
 	// hand. It is permanent.
 	ErrDamaged = fmt.Errorf("%w: the stored message is damaged", ErrPermanent)
 
+	// ErrCursor means that a list was to go on after something that is not the
+	// Cursor of a listed message.
+	ErrCursor = errors.New("outbox: not the cursor of a list; take one from what was listed")
+
 	// ErrRunning means that the relay is running, or has run: a Relay runs once.
 	ErrRunning = errors.New("outbox: a Relay runs once; make a new one")
 )

@@ -8,10 +8,14 @@ import (
 	"github.com/postlane-go/postlane/internal/dbgen"
 )
 
-// Pending counts what is not published. It reads the whole backlog, some 50 ms a
-// million messages.
+// MaxCounted is up to how many Postgres.Pending counts of each kind, so that asking
+// costs the same however large the backlog is.
+const MaxCounted = 100_000
+
+// Pending counts what is not published, up to MaxCounted of each kind. OldestAge is
+// exact.
 func (s *Postgres) Pending(ctx context.Context) (Backlog, error) {
-	r, err := queries.OutboxBacklog(ctx, s.pool, s.now())
+	r, err := queries.OutboxBacklog(ctx, s.pool, &dbgen.OutboxBacklogParams{Max: MaxCounted, Now: s.now()})
 	if err != nil {
 		return Backlog{}, fmt.Errorf("outbox: pending: %w", err)
 	}
@@ -19,78 +23,6 @@ func (s *Postgres) Pending(ctx context.Context) (Backlog, error) {
 		Pending: r.Pending, OldestAge: time.Duration(r.OldestMs) * time.Millisecond,
 		Scheduled: r.Scheduled, Parked: r.Parked, Waiting: r.Waiting,
 	}, nil
-}
-
-// State is where a message is on its way.
-type State string
-
-// The states of a message.
-const (
-	StatePending   State = "pending"   // in its queue, or being published
-	StateScheduled State = "scheduled" // waits for its RunAt
-	StateParked    State = "parked"    // given up, until an operator acts
-	StatePublished State = "published"
-)
-
-// Listed is a message as operators see it: without its payload.
-type Listed struct {
-	Seq         int64     `json:"seq"`
-	ID          string    `json:"id"`
-	State       State     `json:"state"`
-	Queue       string    `json:"queue"`
-	Topic       string    `json:"topic"`
-	Tenant      string    `json:"tenant,omitempty"`
-	PayloadSize int       `json:"payload_size"`
-	Attempts    int       `json:"attempts"`
-	MaxAttempts int       `json:"max_attempts"`
-	Error       string    `json:"error,omitempty"`
-	StagedAt    time.Time `json:"staged_at"`
-	EnqueuedBy  string    `json:"enqueued_by,omitempty"`
-	// At is the time that the state is about: when the next attempt is, of a
-	// pending one that failed; when it is due, was parked or was published.
-	At time.Time `json:"at,omitzero"`
-	// Claimant publishes it now, or has published it.
-	Claimant string `json:"claimant,omitempty"`
-}
-
-// ListRequest says what to list.
-type ListRequest struct {
-	// State is which messages. Required.
-	State State
-	// Queue limits the list to a queue. Default: all.
-	Queue string
-	// After is the Seq after which the list goes on. Default: the beginning.
-	After int64
-	// Max is the most messages to list. Default: 100.
-	Max int
-}
-
-// List returns messages in one state, in the order in which they were staged.
-func (s *Postgres) List(ctx context.Context, r ListRequest) ([]Listed, error) {
-	switch r.State {
-	case StatePending, StateScheduled, StateParked, StatePublished:
-	default:
-		return nil, fmt.Errorf("outbox: list: no state is called %q; use pending, scheduled, parked or published", r.State)
-	}
-	if r.Max <= 0 {
-		r.Max = 100
-	}
-	rows, err := queries.MessageList(ctx, s.pool, &dbgen.MessageListParams{State: string(r.State), After: r.After, Queue: r.Queue, Max: int32(min(r.Max, 100_000))})
-	if err != nil {
-		return nil, fmt.Errorf("outbox: list: %w", err)
-	}
-	list := make([]Listed, len(rows))
-	for i, m := range rows {
-		list[i] = Listed{
-			Seq: m.Seq, ID: m.ID, State: r.State, Queue: m.Queue, Topic: m.Topic, Tenant: m.Tenant, PayloadSize: int(m.PayloadSize),
-			Attempts: int(m.Attempts), MaxAttempts: int(m.MaxAttempts), Error: m.Error, StagedAt: m.StagedAt.UTC(),
-			EnqueuedBy: m.EnqueuedBy, Claimant: m.Claimant,
-		}
-		if m.At.Unix() != 0 {
-			list[i].At = m.At.UTC()
-		}
-	}
-	return list, nil
 }
 
 // Retry has messages tried again at once: parked ones return to their place in

@@ -88,7 +88,8 @@ type Failure struct {
 	Park bool
 }
 
-// Backlog says what is not published.
+// Backlog says what is not published. A store may stop counting at a number that it
+// documents.
 type Backlog struct {
 	// Pending messages wait in their queues or are being published.
 	Pending int64 `json:"pending"`

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,12 +24,12 @@ func (a *app) outboxCommand() *cli.Command {
 		Name: "outbox", Usage: "messages that are staged and relayed",
 		Commands: []*cli.Command{
 			{
-				Name: "list", Usage: "list messages of a state, in the order of their staging",
+				Name: "list", Usage: "list messages of a state, what has waited longest first",
 				Flags: flags(
 					&cli.StringFlag{Name: "state", Value: string(outbox.StatePending), Usage: "pending, scheduled, parked or published"},
 					&cli.StringFlag{Name: "queue", Usage: "of this queue (default: all)"},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
-					&cli.StringFlag{Name: "after", Usage: "go on after this seq"}),
+					&cli.StringFlag{Name: "after", Usage: "go on after this place in the list, as the list before named it"}),
 				Action: a.withOutbox(a.outboxList),
 			},
 			{
@@ -75,20 +76,17 @@ func (a *app) outboxList(ctx context.Context, c *cli.Command, store *outbox.Post
 	if limit < 1 || limit > 1000 {
 		return usage(c, "-limit is %d; use 1 to 1000", limit)
 	}
-	after := int64(0)
-	if text := c.String("after"); text != "" {
-		var err error
-		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return usage(c, "-after is %q; use the seq of a message", text)
-		}
-	}
+	after := c.String("after")
 	list, err := store.List(ctx, outbox.ListRequest{State: state, Queue: c.String("queue"), After: after, Max: limit})
-	if err != nil {
+	switch {
+	case errors.Is(err, outbox.ErrCursor):
+		return usage(c, "-after is %q; use what the list before named", after)
+	case err != nil:
 		return err
 	}
 	next := ""
 	if len(list) == limit {
-		next = strconv.FormatInt(list[limit-1].Seq, 10)
+		next = list[limit-1].Cursor
 	}
 	return a.print(c, view.NewList(list, next), func(w io.Writer) {
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -153,7 +151,15 @@ func (a *app) outboxPending(ctx context.Context, c *cli.Command, store *outbox.P
 		"pending": b.Pending, "oldest_age_seconds": b.OldestAge.Seconds(), "scheduled": b.Scheduled, "parked": b.Parked, "waiting_queues": b.Waiting,
 	}
 	return a.print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "pending    %d, the oldest for %v\nscheduled  %d\nparked     %d\nwaiting    %d queues, for the next attempt of a failed message\n",
-			b.Pending, b.OldestAge.Round(time.Millisecond), b.Scheduled, b.Parked, b.Waiting)
+		fmt.Fprintf(w, "pending    %s, the oldest for %v\nscheduled  %s\nparked     %s\nwaiting    %s queues, for the next attempt of a failed message\n",
+			counted(b.Pending), b.OldestAge.Round(time.Millisecond), counted(b.Scheduled), counted(b.Parked), counted(b.Waiting))
 	})
+}
+
+// counted prints a number that was counted up to outbox.MaxCounted.
+func counted(n int64) string {
+	if n >= outbox.MaxCounted {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -87,9 +87,9 @@ var (
 	relayReleased  = desc("postlane_outbox_released_total", "Messages that were handed back unpublished: behind a failed one, or when stopping.")
 	relayLost      = desc("postlane_outbox_leases_lost_total", "Claims of this process that were found to be another's.")
 	relayErrors    = desc("postlane_outbox_store_errors_total", "Times that the database failed the relay.")
-	relayMessages  = desc("postlane_outbox_messages", "Messages that are not published, by state: pending, scheduled, parked.", "state")
+	relayMessages  = desc("postlane_outbox_messages", "Messages that are not published, by state: pending, scheduled, parked. Counted up to 100,000.", "state")
 	relayOldest    = desc("postlane_outbox_oldest_pending_seconds", "How long the longest pending message has waited; 0 if none waits.")
-	relayWaiting   = desc("postlane_outbox_waiting_queues", "Queues that wait for the next attempt of a failed message.")
+	relayWaiting   = desc("postlane_outbox_waiting_queues", "Queues that wait for the next attempt of a failed message. Counted up to 100,000.")
 )
 
 func (relayCollector) Describe(ch chan<- *prometheus.Desc) {
