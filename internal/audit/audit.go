@@ -104,6 +104,17 @@ func (l *Log) List(ctx context.Context, tenant string, before int64, max int) ([
 	return list, nil
 }
 
+// Prune removes those of the next max entries after the given one that are older than
+// keep, and returns how many, and where the next batch begins. The log is in the order of
+// time: a batch of which nothing was removed is the last with a reason to be looked at.
+func (l *Log) Prune(ctx context.Context, keep time.Duration, after int64, max int) (removed, last int64, err error) {
+	row, err := queries.PruneAudit(ctx, l.pool, &dbgen.PruneAuditParams{KeepMs: keep.Milliseconds(), After: after, Max: int32(max)})
+	if err != nil {
+		return 0, after, fmt.Errorf("audit: prune: %w", err)
+	}
+	return row.Entries, row.Last, nil
+}
+
 // some makes a text that PostgreSQL can hold, or NULL of an empty one.
 func some(s string) *string {
 	if s == "" {

@@ -64,7 +64,7 @@ func (a *app) root() *cli.Command {
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
 			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),
-			a.keysCommand(), a.auditCommand(), a.benchCommand(),
+			a.keysCommand(), a.auditCommand(), a.pruneCommand(), a.benchCommand(),
 		},
 	}
 	a.prepare(root)

@@ -13,17 +13,19 @@ import (
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
+const serveNeeds = settings.NeedDatabase | settings.NeedSecretKey | settings.NeedListen | settings.NeedKeep
+
 func (a *app) serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "run the server: dispatcher, HTTP, and, if configured, a relay of the outbox",
-		Flags: append(settings.Flags(settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen), append(dispatcherFlags(),
+		Flags: append(settings.Flags(serveNeeds), append(dispatcherFlags(),
 			&cli.StringFlag{Name: "relay", Usage: "relay the outbox's messages: webhooks, each as an event (default: they are left to another process)", Sources: cli.EnvVars(settings.Env("relay"))})...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if _, err := arguments(c); err != nil {
 				return err
 			}
-			s, pool, store, err := a.open(ctx, c, settings.NeedDatabase|settings.NeedSecretKey|settings.NeedListen)
+			s, pool, store, err := a.open(ctx, c, serveNeeds)
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/postlane-go/postlane/internal/console"
 	"github.com/postlane-go/postlane/internal/metrics"
 	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/retention"
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
@@ -110,6 +111,9 @@ func Run(ctx context.Context, c Config) error {
 		stop()
 	})
 	parts.Go(func() { web.Count(running) })
+	parts.Go(func() {
+		retention.Run(running, retention.Config{Pool: c.Pool, Store: c.Store, Keep: c.Settings.Keep, Counted: counts.Pruned, Logger: c.Logger})
+	})
 	if relay != nil {
 		parts.Go(func() {
 			failed <- relay.Run(running)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
+	"github.com/postlane-go/postlane/internal/retention"
 )
 
 // Mode says what kind of endpoints are allowed.
@@ -35,6 +36,7 @@ const (
 	NeedDatabase Need = 1 << iota
 	NeedSecretKey
 	NeedListen
+	NeedKeep
 )
 
 // Settings are those of a process.
@@ -46,6 +48,8 @@ type Settings struct {
 	// Rate is how many requests a second an API key may make.
 	Rate    float64
 	Keyring *delivery.Keyring
+	// Keep says for how long what is over is kept.
+	Keep retention.Keep
 }
 
 // minOperatorKey is the shortest operator's key that is taken: it opens everything, and
@@ -68,6 +72,9 @@ func Flags(need Need) []cli.Flag {
 			flag("listen", "127.0.0.1:8080", "the address that the server listens on"),
 			flag("operator-key", "", "the operator's API key. Prefer the environment: flags show in process lists"),
 			&cli.FloatFlag{Name: "rate-limit", Value: 100, Usage: "requests a second that each API key may make, twice as many at once", Sources: cli.EnvVars(Env("rate-limit"))})
+	}
+	if need&NeedKeep != 0 {
+		flags = append(flags, keepFlags()...)
 	}
 	return flags
 }
@@ -122,6 +129,9 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 		if !(s.Rate > 0) {
 			refuse("rate-limit", "is not above 0")
 		}
+	}
+	if need&NeedKeep != 0 {
+		s.Keep = readKeep(c, refuse)
 	}
 	return s, errors.Join(errs...)
 }
