@@ -1,0 +1,116 @@
+package check
+
+// The kinds of faults, as the harness writes them.
+const (
+	Kill             = "kill"
+	Freeze           = "freeze"
+	Stop             = "stop"
+	ClockShift       = "clock_shift"
+	PoolExhausted    = "pool_exhausted"
+	Blackhole        = "db_blackhole"
+	CutConnections   = "db_cut"
+	Delay            = "db_delay"
+	PostgresRestart  = "postgres_restart"
+	PostgresCrash    = "postgres_crash"
+	Failover         = "failover"
+	Terminate        = "backends_terminated"
+	DiskFull         = "disk_full"
+	VacuumFull       = "vacuum_full"
+	Reindex          = "reindex"
+	ProducerKill     = "producer_kill"
+	ReceiverAway     = "receiver_away"
+	ReceiverHang     = "receiver_hang"
+	ReceiverReset    = "receiver_reset"
+	ReceiverDrip     = "receiver_drip"
+	ReceiverLate     = "receiver_late"
+	ReceiverError    = "receiver_error"
+	ReceiverFlaky    = "receiver_flaky"
+	ReceiverGone     = "receiver_gone"
+	SubscriptionStop = "subscription_pause"
+	SubscriptionNew  = "subscription_replace"
+	SecretRotate     = "secret_rotate"
+)
+
+// forgets says which faults can make a dispatcher forget that an endpoint answered:
+// its process ends, or nothing can be recorded before the lease ends. The others, such
+// as a shifted clock or a clean stop, explain nothing.
+var forgets = map[string]bool{
+	Kill: true, Freeze: true, PoolExhausted: true, Blackhole: true, CutConnections: true, Delay: true,
+	PostgresRestart: true, PostgresCrash: true, Failover: true, Terminate: true, DiskFull: true,
+}
+
+// expires says which faults can make a lease run out while its holder's request is open.
+var expires = map[string]bool{
+	Freeze: true, PoolExhausted: true, Blackhole: true, Delay: true,
+	PostgresRestart: true, PostgresCrash: true, Failover: true, DiskFull: true,
+}
+
+// locks are faults that lock a table for as long as they take.
+var locks = map[string]bool{VacuumFull: true, Reindex: true}
+
+const (
+	second = int64(1e9)
+	// aftermath is for how long after a fault its victims may still be at recovering
+	// from it: connections are opened again, and what failed is tried again.
+	aftermath = 2 * second
+	// unflushed is for how long an answer that was written may not have left its
+	// process.
+	unflushed = second / 2
+	// notice is how long a receiver may take to see that a sender has left.
+	notice = second * 15 / 100
+)
+
+// killed returns when the receiver was killed that had a request open since the given
+// time: between the beginning and the end of its fault.
+func (e *evidence) killed(receiver string, since int64) int64 {
+	at := int64(never)
+	for _, f := range e.faults {
+		if f.Kind == ReceiverAway && f.Target == receiver && f.Ended >= since {
+			at = min(at, max(f.Began, since))
+		}
+	}
+	return at
+}
+
+// hit reports whether a fault that can be the reason met one of the workers between two
+// times, and took at least as long as given.
+func (e *evidence) hit(kinds map[string]bool, from, to, least int64, workers ...string) bool {
+	for _, f := range e.faults {
+		reason := kinds[f.Kind] || locks[f.Kind] && f.Ended-f.Began > second
+		if !reason || f.Began > to || f.Ended+aftermath < from {
+			continue
+		}
+		if min(f.Ended+aftermath, to)-f.Began < least {
+			continue
+		}
+		if f.Target == "" {
+			return true
+		}
+		for _, w := range workers {
+			if w == f.Target {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// explainedDuplicate reports whether there is a reason for sending an event again.
+func (e *evidence) explainedDuplicate(s *subscription, first, again *request) bool {
+	switch {
+	case !first.succeeded():
+		return true
+	case first.ended-first.At > int64(e.run.Timeout)*4/5: // its sender may have left
+		return true
+	case e.killed(s.Receiver, first.At) < first.ended+unflushed:
+		return true
+	}
+	return e.hit(forgets, first.At, again.At, 0, first.Worker)
+}
+
+// explainedOverlap reports whether a lease ran out while its request was open, or
+// before a frozen process got to send it: that takes a fault of half a lease.
+func (e *evidence) explainedOverlap(open, next *request) bool {
+	lease := int64(e.run.Lease)
+	return e.hit(expires, open.At-lease, next.At, lease/2, open.Worker, next.Worker)
+}

@@ -1,0 +1,66 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// diskSize is that of a node's disk, in bytes: room for the data of some minutes.
+const diskSize = 1 << 30
+
+// serverPid returns the process of the server that has a data directory.
+func serverPid(dir string) (int, error) {
+	content, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(content), "\n")
+	return strconv.Atoi(strings.TrimSpace(first))
+}
+
+// sameOwner gives a directory and all in it to the owner of another.
+func sameOwner(as, dir string) error {
+	info, err := os.Stat(as)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	})
+}
+
+// fill leaves no room on a node's disk for as long as given. A server that this ended
+// is there again afterwards.
+func (n *node) fill(d time.Duration) error {
+	ballast := filepath.Join(n.dir, "ballast")
+	file, err := os.Create(ballast)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(ballast)
+	defer file.Close()
+	block := make([]byte, 64<<10)
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		_, err := file.Write(block)
+		if errors.Is(err, syscall.ENOSPC) {
+			time.Sleep(10 * time.Millisecond) // and what is freed meanwhile is filled too
+		} else if err != nil {
+			return fmt.Errorf("fill the disk: %w", err)
+		}
+	}
+	return nil
+}
