@@ -24,9 +24,12 @@ func (r *Report) arrivals(e *evidence, s *subscription) {
 			r.find(&r.BadSignatures, "bad signature", "%s at %s, attempt %s", q.ID, s.Path, q.Attempt)
 		}
 		if first := last[q.ID]; first != nil {
-			if e.explainedDuplicate(s, first, q) {
+			switch {
+			case !first.succeeded():
+				r.Retries++
+			case e.explainedDuplicate(s, first, q):
 				r.ExplainedDuplicates++
-			} else {
+			default:
 				r.find(&r.UnexplainedDuplicates, "duplicate", "%s at %s from %s at %s (ended %s) and from %s at %s",
 					q.ID, s.Path, first.Worker, clock(first.At), clock(first.ended), q.Worker, clock(q.At))
 			}

@@ -136,7 +136,7 @@ func (s *story) judged(want map[string]int) {
 		if n, number := v.(float64); number && n != 0 && name != "seed" && name != "events" && name != "requests" {
 			got[name] = int(n)
 			switch name {
-			case "explained_overlaps", "explained_duplicates", "unknown_commits", "dead", "discarded":
+			case "retries", "explained_overlaps", "explained_duplicates", "unknown_commits", "dead", "discarded":
 			default:
 				ok = false
 			}

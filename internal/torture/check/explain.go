@@ -95,11 +95,10 @@ func (e *evidence) hit(kinds map[string]bool, from, to, least int64, workers ...
 	return false
 }
 
-// explainedDuplicate reports whether there is a reason for sending an event again.
+// explainedDuplicate reports whether there is a reason for sending an event again that
+// was answered with a 2xx.
 func (e *evidence) explainedDuplicate(s *subscription, first, again *request) bool {
 	switch {
-	case !first.succeeded():
-		return true
 	case first.ended-first.At > int64(e.run.Timeout)*4/5: // its sender may have left
 		return true
 	case e.killed(s.Receiver, first.At) < first.ended+unflushed:

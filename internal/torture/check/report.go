@@ -41,6 +41,8 @@ type Report struct {
 	// does not know at the end.
 	Vanished int `json:"vanished"`
 
+	// Retries: arrived again after an attempt that was not answered with a 2xx.
+	Retries             int `json:"retries"`
 	ExplainedOverlaps   int `json:"explained_overlaps"`
 	ExplainedDuplicates int `json:"explained_duplicates"`
 	// UnknownCommits: transactions of which only the database knows the outcome.

@@ -60,7 +60,7 @@ func TestOutOfOrderBeforeTheEarlierIsSettled(t *testing.T) {
 	s.arrives(a, "w1", 30, 40, 500)
 	s.arrives(b, "w1", 50, 60, 200) // a waits for its next attempt
 	s.arrives(a, "w1", 70, 80, 200)
-	s.judged(map[string]int{"out_of_order": 1, "explained_duplicates": 1})
+	s.judged(map[string]int{"out_of_order": 1, "retries": 1})
 }
 
 func TestADeadLetterLetsItsStreamGoOn(t *testing.T) {
@@ -98,7 +98,7 @@ func TestOverlapThatASenderLeft(t *testing.T) {
 	s.arrives(a, "w1", 1400, 1410, 200) // that it left was seen a little late
 	s.arrival(b, "w1", 2000, journal.End{At: at(2500), How: journal.Left}, nil)
 	s.arrives(b, "w1", 2200, 2210, 200) // it was open
-	s.judged(map[string]int{"overlaps": 1, "explained_duplicates": 2})
+	s.judged(map[string]int{"overlaps": 1, "retries": 2})
 }
 
 func TestOverlapOfAFrozenProcess(t *testing.T) {
@@ -108,15 +108,15 @@ func TestOverlapOfAFrozenProcess(t *testing.T) {
 		began, ended int64
 		want         map[string]int
 	}{
-		"frozen":               {check.Freeze, "w1", 10_050, 20_000, map[string]int{"explained_overlaps": 1, "explained_duplicates": 1}},
-		"cut off":              {check.Blackhole, "w1", 9_000, 14_500, map[string]int{"explained_overlaps": 1, "explained_duplicates": 1}},
-		"too short":            {check.Blackhole, "w1", 13_500, 13_600, map[string]int{"overlaps": 1, "explained_duplicates": 1}},
-		"another":              {check.Freeze, "w3", 10_050, 20_000, map[string]int{"overlaps": 1, "explained_duplicates": 1}},
-		"later":                {check.Freeze, "w1", 15_500, 20_000, map[string]int{"overlaps": 1, "explained_duplicates": 1}},
-		"of no consequence":    {check.ClockShift, "w1", 10_050, 20_000, map[string]int{"overlaps": 1, "explained_duplicates": 1}},
-		"the whole database":   {check.PostgresCrash, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "explained_duplicates": 1}},
-		"a table, for long":    {check.VacuumFull, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "explained_duplicates": 1}},
-		"a table, for a blink": {check.VacuumFull, "", 14_050, 14_060, map[string]int{"overlaps": 1, "explained_duplicates": 1}},
+		"frozen":               {check.Freeze, "w1", 10_050, 20_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
+		"cut off":              {check.Blackhole, "w1", 9_000, 14_500, map[string]int{"explained_overlaps": 1, "retries": 1}},
+		"too short":            {check.Blackhole, "w1", 13_500, 13_600, map[string]int{"overlaps": 1, "retries": 1}},
+		"another":              {check.Freeze, "w3", 10_050, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
+		"later":                {check.Freeze, "w1", 15_500, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
+		"of no consequence":    {check.ClockShift, "w1", 10_050, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
+		"the whole database":   {check.PostgresCrash, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
+		"a table, for long":    {check.VacuumFull, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
+		"a table, for a blink": {check.VacuumFull, "", 14_050, 14_060, map[string]int{"overlaps": 1, "retries": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +141,7 @@ func TestRequestsOfAKilledReceiverEndWithIt(t *testing.T) {
 	s.fault(check.ReceiverAway, "r", 150, 180)
 	s.arrives(a, "w1", 140, 145, 500) // it was still open
 	s.arrives(a, "w1", 200, 210, 200)
-	s.judged(map[string]int{"overlaps": 1, "explained_duplicates": 2})
+	s.judged(map[string]int{"overlaps": 1, "retries": 2})
 }
 
 func TestUnexplainedDuplicates(t *testing.T) {
@@ -187,7 +187,7 @@ func TestDuplicatesOfWhatWasNotAnswered(t *testing.T) {
 	s.arrival(a, "w1", 3_000, journal.End{At: at(3_010), Status: 200, How: journal.Left}, nil)
 	s.arrives(a, "w1", 4_000, 5_400, 200) // its sender may have left just before
 	s.arrives(a, "w1", 6_000, 6_010, 200)
-	s.judged(map[string]int{"explained_duplicates": 4})
+	s.judged(map[string]int{"retries": 3, "explained_duplicates": 1})
 }
 
 func TestWhilePaused(t *testing.T) {

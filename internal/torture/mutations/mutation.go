@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mutation is a way to break the product. Its file says what it breaks in the first
+// line, and then, a line each:
+//
+//	test: ARGUMENTS       of a `go test` that must fail
+//	torture: ARGUMENTS    of a `scripts/torture` that must fail
+//	file: PATH            what follows is in this file
+//	-TEXT                 is replaced, with its neighbours, wherever it stands, by
+//	+TEXT
+type mutation struct {
+	name, what string
+	trials     []trial
+	edits      []edit
+}
+
+type trial struct {
+	kind string // test or torture
+	args []string
+}
+
+// edit replaces lines of a file by others.
+type edit struct {
+	file     string
+	old, new []string
+}
+
+// read reads all mutations of a directory.
+func read(dir string) ([]*mutation, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.mutation"))
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*mutation, len(names))
+	for i, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if list[i], err = parse(string(text)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		list[i].name = strings.TrimSuffix(filepath.Base(name), ".mutation")
+	}
+	return list, nil
+}
+
+func parse(text string) (*mutation, error) {
+	what, rest, _ := strings.Cut(text, "\n")
+	m := &mutation{what: what}
+	file := ""
+	var last byte
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" {
+			last = 0
+			continue
+		}
+		key, value, _ := strings.Cut(line, ": ")
+		switch {
+		case line[0] == '-' || line[0] == '+':
+			if file == "" {
+				return nil, errors.New("an edit before any file")
+			}
+			if len(m.edits) == 0 || m.edits[len(m.edits)-1].file != file || line[0] == '-' && last != '-' {
+				m.edits = append(m.edits, edit{file: file})
+			}
+			e := &m.edits[len(m.edits)-1]
+			if line[0] == '-' {
+				e.old = append(e.old, line[1:])
+			} else {
+				e.new = append(e.new, line[1:])
+			}
+		case key == "test" || key == "torture":
+			m.trials = append(m.trials, trial{key, strings.Fields(value)})
+		case key == "file":
+			file = value
+		default:
+			return nil, fmt.Errorf("what is %q?", line)
+		}
+		last = line[0]
+	}
+	if len(m.edits) == 0 || len(m.trials) == 0 {
+		return nil, errors.New("it changes nothing, or names nothing that notices")
+	}
+	return m, nil
+}
+
+// apply replaces the lines everywhere. That they are nowhere is an error: the code has
+// moved on, and the mutation with it should.
+func (e *edit) apply(text []byte) ([]byte, error) {
+	lines := strings.Split(string(text), "\n")
+	var changed []string
+	found := false
+	for len(lines) > 0 {
+		if n := len(e.old); n > 0 && n <= len(lines) && slices.Equal(lines[:n], e.old) {
+			changed = append(changed, e.new...)
+			lines, found = lines[n:], true
+			continue
+		}
+		changed = append(changed, lines[0])
+		lines = lines[1:]
+	}
+	if !found {
+		return nil, fmt.Errorf("%s has no longer the lines %q", e.file, e.old)
+	}
+	return []byte(strings.Join(changed, "\n")), nil
+}
