@@ -1,6 +1,6 @@
 # What one can do here. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-db generate lint ci image
+.PHONY: help dev test test-db generate lint torture ci image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ generate: ## generate internal/dbgen from db/
 
 lint: ## gofmt, go vet, golangci-lint, govulncheck
 	./scripts/lint
+
+torture: ## run it under faults for five minutes and judge what arrived; see docs/torture.md
+	./scripts/torture
 
 image: ## build a PostgreSQL image for Docker without a registry (root)
 	./scripts/postgres-image

@@ -35,11 +35,19 @@ func sameOwner(as, dir string) error {
 	if !ok || os.Geteuid() != 0 {
 		return nil
 	}
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+		return err
+	}
+	return fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		return root.Lchown(path, int(owner.Uid), int(owner.Gid))
 	})
 }
 

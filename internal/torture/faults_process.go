@@ -56,8 +56,7 @@ func (r *run) freezeWorker(ctx context.Context, target int, d time.Duration) err
 func (r *run) stopWorker(ctx context.Context, target int, d time.Duration) error {
 	return withOne(r.workers, target, func(c *child) error {
 		err := r.during(check.Stop, c.name, func() error { return c.stop(stopPatience) })
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if _, ended := errors.AsType[*exec.ExitError](err); ended {
 			r.say("%s stopped with %v", c.name, err)
 			err = nil
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,22 +18,22 @@ type planned struct {
 	target int
 }
 
+// none is a kind of which there are no faults.
+const none = "none"
+
 // draw draws the faults of a run: the same for the same seed and duration. kinds
 // restricts them; nil: all.
-func draw(seed uint64, duration time.Duration, kinds []string) []planned {
+func draw(seed uint64, duration time.Duration, kinds []string) ([]planned, error) {
+	choice, err := choose(kinds)
+	if err != nil || len(choice) == 0 {
+		return nil, err
+	}
 	random := rand.New(rand.NewPCG(seed, 1))
 	total := 0
-	var choice []fault
-	for _, f := range faults {
-		if kinds == nil || slices.Contains(kinds, f.kind) {
-			choice = append(choice, f)
-			total += f.weight
-		}
+	for _, f := range choice {
+		total += f.weight
 	}
 	var list []planned
-	if total == 0 {
-		return nil
-	}
 	for at := 2 * time.Second; ; {
 		at += time.Duration(200+random.IntN(1400)) * time.Millisecond
 		n := random.IntN(total)
@@ -48,10 +49,32 @@ func draw(seed uint64, duration time.Duration, kinds []string) []planned {
 		length = length.Round(10 * time.Millisecond)
 		target := random.IntN(1 << 20)
 		if at > duration {
-			return list
+			return list, nil
 		}
 		list = append(list, planned{at, length, f.kind, target})
 	}
+}
+
+// choose returns the faults of the given kinds.
+func choose(kinds []string) ([]fault, error) {
+	if kinds == nil {
+		return faults, nil
+	}
+	var choice []fault
+	for _, kind := range kinds {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.kind == kind })
+		switch {
+		case i >= 0:
+			choice = append(choice, faults[i])
+		case kind != none:
+			var all []string
+			for _, f := range faults {
+				all = append(all, f.kind)
+			}
+			return nil, fmt.Errorf("no faults of the kind %q; there are none, %s", kind, strings.Join(all, ", "))
+		}
+	}
+	return choice, nil
 }
 
 func printPlan(w io.Writer, seed uint64, plan []planned) {

@@ -88,11 +88,15 @@ func Run(ctx context.Context, c Config) (*check.Report, error) {
 		return nil, err
 	}
 	c.Dir = dir
+	plan, err := draw(c.Seed, c.Duration, c.Kinds)
+	if err != nil {
+		return nil, err
+	}
 	if err := errors.Join(os.RemoveAll(c.Dir), os.MkdirAll(c.Dir, 0o755)); err != nil {
 		return nil, err
 	}
 	r := &run{config: c, lines: map[string]*proxy{}}
-	if err := r.do(ctx); err != nil {
+	if err := r.do(ctx, plan); err != nil {
 		return nil, err
 	}
 	report, err := check.Dir(c.Dir)
@@ -102,7 +106,7 @@ func Run(ctx context.Context, c Config) (*check.Report, error) {
 	return report, errors.Join(r.failed...)
 }
 
-func (r *run) do(ctx context.Context) (err error) {
+func (r *run) do(ctx context.Context, plan []planned) (err error) {
 	if r.journal, err = journal.Create(filepath.Join(r.config.Dir, "harness.jsonl"), false); err != nil {
 		return err
 	}
@@ -110,7 +114,6 @@ func (r *run) do(ctx context.Context) (err error) {
 	if err := r.journal.Write(journal.Line{Run: &journal.Run{Seed: r.config.Seed, Lease: lease, Timeout: timeout}}); err != nil {
 		return err
 	}
-	plan := draw(r.config.Seed, r.config.Duration, r.config.Kinds)
 	printPlan(r.config.Log, r.config.Seed, plan)
 	defer r.close()
 	if err := r.start(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/postlane-go/postlane/internal/torture/journal"
 )
@@ -173,17 +174,9 @@ func (t *transaction) committed() bool {
 // wants reports whether a subscription gets events of a type.
 func (s *subscription) wants(eventType string) bool {
 	return slices.ContainsFunc(s.Types, func(p string) bool {
-		prefix, any := cutLast(p)
-		return p == "*" || p == eventType || any && len(eventType) > len(prefix) && eventType[:len(prefix)] == prefix
+		prefix, all := strings.CutSuffix(p, "*")
+		return p == eventType || all && strings.HasPrefix(eventType, prefix)
 	})
-}
-
-// cutLast returns a pattern such as "a.*" without its last character.
-func cutLast(pattern string) (prefix string, any bool) {
-	if n := len(pattern) - 2; n >= 0 && pattern[n:] == ".*" {
-		return pattern[:n+1], true
-	}
-	return "", false
 }
 
 // owed reports whether an event must reach a subscription: it was there before the

@@ -1,5 +1,7 @@
 package check
 
+import "slices"
+
 // The kinds of faults, as the harness writes them.
 const (
 	Kill             = "kill"
@@ -83,13 +85,8 @@ func (e *evidence) hit(kinds map[string]bool, from, to, least int64, workers ...
 		if min(f.Ended+aftermath, to)-f.Began < least {
 			continue
 		}
-		if f.Target == "" {
+		if f.Target == "" || slices.Contains(workers, f.Target) {
 			return true
-		}
-		for _, w := range workers {
-			if w == f.Target {
-				return true
-			}
 		}
 	}
 	return false

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/postlane-go/postlane/internal/torture/journal"
@@ -19,18 +18,19 @@ func (r *Report) logs(dir string, secrets []string) error {
 	for _, s := range secrets {
 		forbidden = append(forbidden, []byte(strings.TrimPrefix(s, "whsec_")))
 	}
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	tree := os.DirFS(dir)
+	return fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) { // a file of the database that went
 			return nil
 		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".log") {
 			return err
 		}
-		file, err := os.Open(path)
+		file, err := tree.Open(path)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		in := bufio.NewReader(file)
 		for n := 1; ; n++ {
 			line, err := in.ReadBytes('\n')

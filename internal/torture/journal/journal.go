@@ -81,8 +81,8 @@ func (w *Writer) Write(lines ...Line) error {
 	return nil
 }
 
-// Close closes the file.
-func (w *Writer) Close() error { return w.file.Close() }
+// Close closes the file: what was written is the kernel's already.
+func (w *Writer) Close() { w.file.Close() }
 
 // Pattern is what the names of journals look like.
 const Pattern = "*.jsonl"

@@ -36,9 +36,9 @@ func TestParse(t *testing.T) {
 	is.Equal(m.edits, []edit{
 		{"a.go", []string{"old", "lines"}, []string{"new"}}, {"a.go", []string{"other"}, nil}, {"b.go", []string{"more"}, []string{"less"}},
 	})
-	text, err := m.edits[0].apply([]byte("an old\nold\nlines\nold\nlines\n"))
+	text, err := m.edits[0].apply([]byte("an old\nlines\nold\nlines\nand\nold\nlines\n"))
 	is.NoErr(err)
-	is.Equal(string(text), "an old\nnew\nnew\n")
+	is.Equal(string(text), "an old\nlines\nnew\nand\nnew\n")
 	_, err = m.edits[0].apply([]byte("an old\nlines\n"))
 	is.True(err != nil)
 	for _, bad := range []string{"x\n-a\n", "x\nfile: a\n-b\n", "x\ntest: a\n", "x\nwhy\n"} {
