@@ -19,14 +19,15 @@ type Entry struct {
 	At time.Time
 	// Tenant is whose thing it was, "" where nobody's.
 	Tenant string
-	// Actor is the id of the key, or "operator"; ActorName is for people.
+	// Actor is the id of the key, "operator", or "cli"; ActorName is for people.
 	Actor, ActorName string
 	// Action names the operation, Target the id of what it was done to.
 	Action, Target string
 	// Detail is what was asked for, without any secret or payload.
 	Detail string
-	// Status and Outcome are the answer's: "ok", or the code of the refusal. Outcome
-	// "" means that the process ended before it could tell.
+	// Status and Outcome are the answer's: "ok", or the code of the refusal. Status is 0
+	// where there was no HTTP. Outcome "" means that the process ended before it could
+	// tell.
 	Status  int
 	Outcome string
 }
@@ -52,9 +53,8 @@ func (l *Log) Begin(ctx context.Context, e *Entry) (err error) {
 
 // End records what came of it.
 func (l *Log) End(ctx context.Context, e *Entry) error {
-	status := int32(e.Status)
 	err := queries.AuditEnd(ctx, l.pool, &dbgen.AuditEndParams{
-		ID: e.ID, Status: &status, Outcome: some(e.Outcome), Tenant: some(e.Tenant), Target: some(e.Target), Detail: some(e.Detail),
+		ID: e.ID, Status: someInt(e.Status), Outcome: some(e.Outcome), Tenant: some(e.Tenant), Target: some(e.Target), Detail: some(e.Detail),
 	})
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -64,10 +64,9 @@ func (l *Log) End(ctx context.Context, e *Entry) error {
 
 // Record is Begin and End in one, afterwards.
 func (l *Log) Record(ctx context.Context, e *Entry) error {
-	status := int32(e.Status)
 	err := queries.AuditRecord(ctx, l.pool, &dbgen.AuditRecordParams{
 		Tenant: some(e.Tenant), Actor: e.Actor, ActorName: e.ActorName, Action: e.Action, Target: some(e.Target), Detail: some(e.Detail),
-		Status: &status, Outcome: some(e.Outcome),
+		Status: someInt(e.Status), Outcome: some(e.Outcome),
 	})
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -122,6 +121,15 @@ func some(s string) *string {
 	}
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	return &s
+}
+
+// someInt is NULL for 0.
+func someInt(n int) *int32 {
+	if n == 0 {
+		return nil
+	}
+	small := int32(n)
+	return &small
 }
 
 func deref(s *string) string {

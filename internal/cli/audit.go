@@ -18,7 +18,7 @@ import (
 
 func (a *app) auditCommand() *cli.Command {
 	return &cli.Command{
-		Name: "audit", Usage: "who changed what through the HTTP API, and what came of it",
+		Name: "audit", Usage: "who changed what, and what came of it",
 		Commands: []*cli.Command{{
 			Name: "list", Usage: "list changes, newest first", Flags: append(settings.Flags(settings.NeedDatabase), jsonFlag(),
 				&cli.StringFlag{Name: "tenant", Usage: "of this tenant's things (default: all)"},

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
@@ -32,6 +33,8 @@ var errUsage = errors.New("usage")
 type app struct {
 	in       io.Reader
 	out, err io.Writer
+	// audit is the log of the database that open connected to.
+	audit *audit.Log
 }
 
 // Run runs the command and returns its exit code: 0 only on success, 2 for wrong usage.
@@ -64,7 +67,7 @@ func (a *app) root() *cli.Command {
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
 			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),
-			a.keysCommand(), a.auditCommand(), a.pruneCommand(), a.benchCommand(),
+			a.keysCommand(), a.secretsCommand(), a.auditCommand(), a.pruneCommand(), a.benchCommand(),
 		},
 	}
 	a.prepare(root)
@@ -163,6 +166,7 @@ func (a *app) open(ctx context.Context, c *cli.Command, need settings.Need) (set
 		pool.Close()
 		return s, nil, nil, err
 	}
+	a.audit = audit.New(pool)
 	return s, pool, store, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
 )
@@ -19,10 +20,10 @@ const deliveryArg = "DELIVERY"
 
 func (a *app) deliveriesCommand() *cli.Command {
 	flags := append(settings.Flags(settings.NeedDatabase), jsonFlag())
-	act := func(name, usage, done string, f func(context.Context, *cli.Command, *delivery.Store, delivery.SubscriptionID, delivery.ID) error, more ...cli.Flag) *cli.Command {
+	act := func(name, usage, done, action string, f func(context.Context, *cli.Command, *delivery.Store, delivery.SubscriptionID, delivery.ID) error, more ...cli.Flag) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, ArgsUsage: subscriptionArg + " " + deliveryArg + "...", Flags: append(append([]cli.Flag{}, flags...), more...),
-			Action: func(ctx context.Context, c *cli.Command) error { return a.deliveryAct(ctx, c, done, f) },
+			Action: func(ctx context.Context, c *cli.Command) error { return a.deliveryAct(ctx, c, done, action, f) },
 		}
 	}
 	return &cli.Command{
@@ -45,14 +46,14 @@ func (a *app) deliveriesCommand() *cli.Command {
 				Name: "show", Usage: "show a delivery and its attempts", ArgsUsage: subscriptionArg + " " + deliveryArg, Flags: flags,
 				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg, deliveryArg}, a.deliveryShow),
 			},
-			act("retry", "return dead letters to pending", "retried", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
-				return s.ReviveBy(ctx, sub, id, actor())
+			act("retry", "return dead letters to pending", "retried", "retry-delivery", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
+				return s.ReviveBy(ctx, sub, id, "cli: "+person())
 			}),
 			a.retryRangeCommand(),
-			act("discard", "give deliveries up, so that their streams go on", "discarded", func(ctx context.Context, c *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
+			act("discard", "give deliveries up, so that their streams go on", "discarded", "discard-delivery", func(ctx context.Context, c *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
 				return s.Discard(ctx, sub, id, c.String("reason"))
 			}, &cli.StringFlag{Name: "reason", Usage: "why, for whoever reads the log (required)"}),
-			act("release", "let streams go on behind the dead letters that hold them", "released", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
+			act("release", "let streams go on behind the dead letters that hold them", "released", "release-delivery", func(ctx context.Context, _ *cli.Command, s *delivery.Store, sub delivery.SubscriptionID, id delivery.ID) error {
 				return s.ReleaseHeld(ctx, sub, id)
 			}),
 		},
@@ -170,7 +171,7 @@ func retriedBy(a *view.Attempt) string {
 
 // deliveryAct acts on each of the deliveries named, goes on after a failure, and fails if
 // any did.
-func (a *app) deliveryAct(ctx context.Context, c *cli.Command, done string, f func(context.Context, *cli.Command, *delivery.Store, delivery.SubscriptionID, delivery.ID) error) error {
+func (a *app) deliveryAct(ctx context.Context, c *cli.Command, done, action string, f func(context.Context, *cli.Command, *delivery.Store, delivery.SubscriptionID, delivery.ID) error) error {
 	args := c.Args().Slice()
 	if len(args) < 2 {
 		return usage(c, "needs %s and at least one %s", subscriptionArg, deliveryArg)
@@ -184,7 +185,14 @@ func (a *app) deliveryAct(ctx context.Context, c *cli.Command, done string, f fu
 	for _, text := range args[1:] {
 		sub, id, err := parseDelivery(args[0], text)
 		if err == nil {
-			err = f(ctx, c, store, sub, id)
+			err = a.record(ctx, action, sub.String()+"/"+id.String(), func(e *audit.Entry) error {
+				owner, err := store.Subscription(ctx, sub)
+				if err != nil {
+					return err
+				}
+				e.Tenant, e.Detail = owner.Tenant, c.String("reason")
+				return f(ctx, c, store, sub, id)
+			})
 		}
 		if err != nil {
 			failed[text] = err.Error()

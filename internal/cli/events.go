@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
 )
@@ -56,8 +57,15 @@ func (a *app) eventSend(ctx context.Context, c *cli.Command) error {
 		ID: c.String("id"), Tenant: c.String("tenant"), Type: c.String("type"), Asset: c.String("asset"), ContentType: c.String("content-type"), Payload: payload,
 	}
 	var enqueued []delivery.Enqueued
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-		enqueued, err = delivery.Enqueue(ctx, tx, e)
+	err = a.record(ctx, "send-events", e.ID, func(entry *audit.Entry) error {
+		entry.Tenant, entry.Detail = e.Tenant, e.Type
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+			enqueued, err = delivery.Enqueue(ctx, tx, e)
+			return err
+		})
+		if err == nil {
+			entry.Target = enqueued[0].ID
+		}
 		return err
 	})
 	if errors.Is(err, delivery.ErrInvalid) {

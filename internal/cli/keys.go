@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/user"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/keys"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
@@ -66,7 +66,14 @@ func (a *app) keyCreate(ctx context.Context, c *cli.Command, store *keys.Store, 
 	if (tenant == "") != c.Bool("operator") {
 		return usage(c, "needs -tenant or -operator, and not both")
 	}
-	key, text, err := store.Create(ctx, c.String("name"), tenant, keys.Scope(c.String("scope")))
+	var key keys.Key
+	var text string
+	err := a.record(ctx, "create-key", "", func(e *audit.Entry) (err error) {
+		e.Tenant, e.Detail = tenant, c.String("scope")
+		key, text, err = store.Create(ctx, c.String("name"), tenant, keys.Scope(c.String("scope")))
+		e.Target = key.ID
+		return err
+	})
 	if errors.Is(err, keys.ErrInvalid) {
 		return usage(c, "%v", err)
 	}
@@ -114,18 +121,15 @@ func (a *app) keyList(ctx context.Context, c *cli.Command, store *keys.Store, _ 
 }
 
 func (a *app) keyRevoke(ctx context.Context, c *cli.Command, store *keys.Store, args []string) error {
-	key, err := store.Revoke(ctx, args[0])
+	var key keys.Key
+	err := a.record(ctx, "revoke-key", args[0], func(e *audit.Entry) (err error) {
+		key, err = store.Revoke(ctx, args[0])
+		e.Tenant = key.Tenant
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	v := view.NewKey(&key)
 	return a.print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%s (%s) is revoked\n", v.ID, v.Name) })
-}
-
-// actor is who runs the command, for the record of retries.
-func actor() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return "cli: " + u.Username
-	}
-	return "cli"
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
 	"github.com/postlane-go/postlane/outbox"
@@ -107,23 +109,18 @@ func (a *app) outboxRetry(ctx context.Context, c *cli.Command, store *outbox.Pos
 		return usage(c, "needs MESSAGE... or -all-parked")
 	}
 	retried, missing := []string{}, 0
-	if len(ids) > 0 {
-		var err error
-		if retried, err = store.Retry(ctx, ids...); err != nil {
-			return err
+	err := a.record(ctx, "retry-messages", strings.Join(ids, " "), func(e *audit.Entry) (err error) {
+		if len(ids) > 0 {
+			retried, err = store.Retry(ctx, ids...)
+			missing = len(ids) - len(retried)
+		} else {
+			retried, err = retryParked(ctx, store, c.String("queue"))
 		}
-		missing = len(ids) - len(retried)
-	}
-	for c.Bool("all-parked") {
-		const batch = 500
-		some, err := store.RetryParked(ctx, c.String("queue"), batch)
-		if err != nil {
-			return fmt.Errorf("after %d retried: %w", len(retried), err)
-		}
-		retried = append(retried, some...)
-		if len(some) < batch {
-			break
-		}
+		e.Detail = fmt.Sprintf("%d retried", len(retried))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("after %d retried: %w", len(retried), err)
 	}
 	if err := a.print(c, map[string]any{"retried": append([]string{}, retried...)}, func(w io.Writer) {
 		for _, id := range retried {
@@ -137,6 +134,19 @@ func (a *app) outboxRetry(ctx context.Context, c *cli.Command, store *outbox.Pos
 		return fmt.Errorf("%d of %d are not there, or neither parked nor failed", missing, len(ids))
 	}
 	return nil
+}
+
+// retryParked returns every parked message of a queue, or ("") of all, in batches that are
+// kept as soon as they are done.
+func retryParked(ctx context.Context, store *outbox.Postgres, queue string) (retried []string, err error) {
+	const batch = 500
+	for {
+		some, err := store.RetryParked(ctx, queue, batch)
+		retried = append(retried, some...)
+		if err != nil || len(some) < batch {
+			return retried, err
+		}
+	}
 }
 
 func (a *app) outboxPending(ctx context.Context, c *cli.Command, store *outbox.Postgres) error {

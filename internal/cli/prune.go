@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/retention"
 	"github.com/postlane-go/postlane/internal/settings"
 )
@@ -31,7 +32,12 @@ func (a *app) prune(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer pool.Close()
-	removed, err := retention.Once(ctx, retention.Config{Pool: pool, Store: store, Keep: s.Keep})
+	var removed retention.Removed
+	err = a.record(ctx, "prune", "", func(e *audit.Entry) (err error) {
+		removed, err = retention.Once(ctx, retention.Config{Pool: pool, Store: store, Keep: s.Keep})
+		e.Detail = fmt.Sprintf("%d deliveries, %d events, %d entries of this log", removed.Deliveries, removed.Events, removed.Audit)
+		return err
+	})
 	printed := a.print(c, removed, func(w io.Writer) {
 		fmt.Fprintf(w, "removed %d deliveries with %d attempts, %d events, %d entries of the audit log, %d sessions, %d signing secrets\n",
 			removed.Deliveries, removed.Attempts, removed.Events, removed.Audit, removed.Sessions, removed.Secrets)

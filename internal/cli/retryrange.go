@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
 )
@@ -38,7 +39,8 @@ func (a *app) retryRange(ctx context.Context, c *cli.Command, store *delivery.St
 	if err != nil {
 		return err
 	}
-	if _, err := store.Subscription(ctx, sub); err != nil {
+	owner, err := store.Subscription(ctx, sub)
+	if err != nil {
 		return err
 	}
 	most := c.Int("max")
@@ -52,19 +54,13 @@ func (a *app) retryRange(ctx context.Context, c *cli.Command, store *delivery.St
 	if did.Matched, err = store.CountDead(ctx, sub, letters, 0); err != nil {
 		return err
 	}
-	more := !did.DryRun
-	for after := delivery.ID(0); more && err == nil; {
-		batch := retryBatch
-		if most > 0 {
-			batch = min(batch, most-did.Retried-did.Skipped)
-		}
-		if batch == 0 {
-			break
-		}
-		var r delivery.Revived
-		r, err = store.ReviveBatch(ctx, sub, letters, after, batch, actor())
-		did.Retried, did.Skipped = did.Retried+r.Revived, did.Skipped+r.Skipped
-		after, more = r.Last, r.More
+	if !did.DryRun {
+		err = a.record(ctx, "retry-deliveries", sub.String(), func(e *audit.Entry) error {
+			e.Tenant = owner.Tenant
+			err := reviveRange(ctx, store, sub, letters, most, &did)
+			e.Detail = fmt.Sprintf("%d match, %d retried, %d skipped", did.Matched, did.Retried, did.Skipped)
+			return err
+		})
 	}
 	printed := a.print(c, did, func(w io.Writer) {
 		fmt.Fprintf(w, "%d dead letters match", did.Matched)
@@ -77,4 +73,24 @@ func (a *app) retryRange(ctx context.Context, c *cli.Command, store *delivery.St
 		return fmt.Errorf("stopped after %d of %d: %w", did.Retried+did.Skipped, did.Matched, err)
 	}
 	return printed
+}
+
+// reviveRange revives up to most (0: all) dead letters of a range, and counts into did.
+func reviveRange(ctx context.Context, store *delivery.Store, sub delivery.SubscriptionID, letters delivery.DeadLetters, most int, did *view.RetriedRange) error {
+	for after, more := delivery.ID(0), true; more; {
+		batch := retryBatch
+		if most > 0 {
+			batch = min(batch, most-did.Retried-did.Skipped)
+		}
+		if batch == 0 {
+			break
+		}
+		r, err := store.ReviveBatch(ctx, sub, letters, after, batch, "cli: "+person())
+		if err != nil {
+			return err
+		}
+		did.Retried, did.Skipped = did.Retried+r.Revived, did.Skipped+r.Skipped
+		after, more = r.Last, r.More
+	}
+	return nil
 }

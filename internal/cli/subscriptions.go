@@ -12,6 +12,8 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/delivery/signing"
+	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/settings"
 	"github.com/postlane-go/postlane/internal/view"
 )
@@ -38,20 +40,18 @@ func (a *app) subscriptionsCommand() *cli.Command {
 	flags := func(need settings.Need, more ...cli.Flag) []cli.Flag {
 		return append(append(settings.Flags(need), jsonFlag()), more...)
 	}
-	one := func(name, usage string, f func(context.Context, *delivery.Store, delivery.SubscriptionID, *cli.Command) (*delivery.Subscription, error), more ...cli.Flag) *cli.Command {
+	setState := func(name, usage string, f func(context.Context, *delivery.Store, delivery.SubscriptionID, *cli.Command) (*delivery.Subscription, error), more ...cli.Flag) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, ArgsUsage: subscriptionArg, Flags: flags(settings.NeedDatabase, more...),
-			Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, func(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
-				id, err := delivery.ParseSubscriptionID(args[0])
-				if err != nil {
-					return err
-				}
-				sub, err := f(ctx, store, id, c)
-				if err != nil {
-					return err
-				}
-				return a.printSubscription(c, sub)
-			}),
+			Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.changing(name+"-subscription",
+				func(ctx context.Context, c *cli.Command, store *delivery.Store, e *audit.Entry, id delivery.SubscriptionID) error {
+					e.Detail = c.String("reason")
+					sub, err := f(ctx, store, id, c)
+					if err != nil {
+						return err
+					}
+					return a.printSubscription(c, sub)
+				})),
 		}
 	}
 	return &cli.Command{
@@ -69,32 +69,33 @@ func (a *app) subscriptionsCommand() *cli.Command {
 					&cli.StringFlag{Name: "after", Usage: "go on after this subscription"}),
 				Action: a.withStore(settings.NeedDatabase, nil, a.subscriptionList),
 			},
-			one("show", "show a subscription", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, _ *cli.Command) (*delivery.Subscription, error) {
-				return s.Subscription(ctx, id)
-			}),
+			{
+				Name: "show", Usage: "show a subscription", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedDatabase),
+				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.subscriptionShow),
+			},
 			{
 				DisableSliceFlagSeparator: true,
 				Name:                      "update", Usage: "change what is given, and nothing else", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey, settingFlags()...),
-				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.subscriptionUpdate),
+				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.changing("update-subscription", a.subscriptionUpdate)),
 			},
-			one("pause", "stop delivering; what is pending stays, in order", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, c *cli.Command) (*delivery.Subscription, error) {
+			setState("pause", "stop delivering; what is pending stays, in order", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, c *cli.Command) (*delivery.Subscription, error) {
 				return s.Pause(ctx, id, c.String("reason"))
 			}, &cli.StringFlag{Name: "reason", Usage: "why, for people"}),
-			one("enable", "deliver again, with no failures counted", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, _ *cli.Command) (*delivery.Subscription, error) {
+			setState("enable", "deliver again, with no failures counted", func(ctx context.Context, s *delivery.Store, id delivery.SubscriptionID, _ *cli.Command) (*delivery.Subscription, error) {
 				return s.Enable(ctx, id)
 			}),
 			{
 				Name: "delete", Usage: "delete a subscription; what is pending is discarded, the log stays", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedDatabase),
-				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.subscriptionDelete),
+				Action: a.withStore(settings.NeedDatabase, []string{subscriptionArg}, a.changing("delete-subscription", a.subscriptionDelete)),
 			},
 			{
 				Name: "rotate-secret", Usage: "make a new signing secret and print it, once", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey,
 					&cli.DurationFlag{Name: "overlap", Value: 24 * time.Hour, Usage: "how long the old secret goes on signing beside it, at most 168h"}),
-				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.subscriptionRotate),
+				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.changing("rotate-secret", a.subscriptionRotate)),
 			},
 			{
 				Name: "test", Usage: "send one test request now, past the queue", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey),
-				Action: a.subscriptionTest,
+				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.changing("test-subscription", a.subscriptionTest)),
 			},
 		},
 	}
@@ -155,7 +156,15 @@ func (a *app) subscriptionCreate(ctx context.Context, c *cli.Command, store *del
 	}
 	var s delivery.Settings
 	applySettings(c, &s)
-	sub, secret, err := store.CreateSubscription(ctx, c.String("tenant"), s)
+	var sub *delivery.Subscription
+	var secret signing.Secret
+	err := a.record(ctx, "create-subscription", "", func(e *audit.Entry) (err error) {
+		e.Tenant = c.String("tenant")
+		if sub, secret, err = store.CreateSubscription(ctx, e.Tenant, s); err == nil {
+			e.Target = sub.ID.String()
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -204,11 +213,19 @@ func (a *app) subscriptionList(ctx context.Context, c *cli.Command, store *deliv
 	})
 }
 
-func (a *app) subscriptionUpdate(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
+func (a *app) subscriptionShow(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
 	id, err := delivery.ParseSubscriptionID(args[0])
 	if err != nil {
 		return err
 	}
+	sub, err := store.Subscription(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.printSubscription(c, sub)
+}
+
+func (a *app) subscriptionUpdate(ctx context.Context, c *cli.Command, store *delivery.Store, _ *audit.Entry, id delivery.SubscriptionID) error {
 	sub, err := store.UpdateSubscription(ctx, id, func(s *delivery.Settings) error {
 		applySettings(c, s)
 		return nil
@@ -219,11 +236,7 @@ func (a *app) subscriptionUpdate(ctx context.Context, c *cli.Command, store *del
 	return a.printSubscription(c, sub)
 }
 
-func (a *app) subscriptionDelete(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
-	id, err := delivery.ParseSubscriptionID(args[0])
-	if err != nil {
-		return err
-	}
+func (a *app) subscriptionDelete(ctx context.Context, c *cli.Command, store *delivery.Store, _ *audit.Entry, id delivery.SubscriptionID) error {
 	if err := store.DeleteSubscription(ctx, id); err != nil {
 		return err
 	}
@@ -232,12 +245,9 @@ func (a *app) subscriptionDelete(ctx context.Context, c *cli.Command, store *del
 	})
 }
 
-func (a *app) subscriptionRotate(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
-	id, err := delivery.ParseSubscriptionID(args[0])
-	if err != nil {
-		return err
-	}
+func (a *app) subscriptionRotate(ctx context.Context, c *cli.Command, store *delivery.Store, e *audit.Entry, id delivery.SubscriptionID) error {
 	overlap := c.Duration("overlap")
+	e.Detail = fmt.Sprintf("overlap %v", overlap)
 	secret, err := store.RotateSecret(ctx, id, overlap)
 	if err != nil {
 		return err
@@ -254,17 +264,8 @@ func (a *app) subscriptionRotate(ctx context.Context, c *cli.Command, store *del
 	})
 }
 
-func (a *app) subscriptionTest(ctx context.Context, c *cli.Command) error {
-	args, err := arguments(c, subscriptionArg)
-	if err != nil {
-		return err
-	}
-	s, pool, store, err := a.open(ctx, c, settings.NeedSecretKey)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	id, err := delivery.ParseSubscriptionID(args[0])
+func (a *app) subscriptionTest(ctx context.Context, c *cli.Command, store *delivery.Store, e *audit.Entry, id delivery.SubscriptionID) error {
+	s, err := settings.Read(c, settings.NeedSecretKey)
 	if err != nil {
 		return err
 	}
@@ -281,6 +282,7 @@ func (a *app) subscriptionTest(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	e.Detail = string(result.Outcome)
 	v := view.NewTest(&result)
 	if err := a.print(c, v, func(w io.Writer) {
 		status := "no answer"

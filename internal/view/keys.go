@@ -42,7 +42,7 @@ type Audit struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
 	Tenant    *string   `json:"tenant"`
-	Actor     string    `json:"actor" doc:"The id of a key, or operator"`
+	Actor     string    `json:"actor" doc:"The id of a key, operator, or cli for the command line"`
 	ActorName string    `json:"actor_name"`
 	Action    string    `json:"action"`
 	Target    *string   `json:"target"`

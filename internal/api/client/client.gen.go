@@ -347,7 +347,7 @@ type Attempt struct {
 type Audit struct {
 	Action string `json:"action"`
 
-	// Actor The id of a key, or operator
+	// Actor The id of a key, operator, or cli for the command line
 	Actor     string    `json:"actor"`
 	ActorName string    `json:"actor_name"`
 	At        time.Time `json:"at"`
