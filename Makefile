@@ -1,9 +1,9 @@
 # What one can do here. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-db generate lint torture ci image
+.PHONY: help dev test test-db bench-small generate lint torture ci image
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 dev: ## run Postlane here, with a database, a console and sample events
 	./scripts/dev
@@ -13,6 +13,9 @@ test: ## run every test; one package: ./scripts/test ./delivery
 
 test-db: ## keep the tests' PostgreSQL up and print its URL, until Ctrl-C
 	go run ./internal/pgtest/with
+
+bench-small: ## run a small version of every benchmark, for gross regressions
+	./scripts/bench-small
 
 generate: ## generate internal/dbgen from db/
 	./scripts/generate

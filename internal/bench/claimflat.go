@@ -16,8 +16,9 @@ import (
 const (
 	// smallBacklog is what a large one is compared with.
 	smallBacklog = 1000
-	// flatRounds is how often the two are measured in turns; the medians count.
-	flatRounds = 15
+	// flatRounds is how often the two are measured in turns; the medians count. Of a
+	// backlog below flatTrial less often: that is a trial, for its ratio says little.
+	flatRounds, flatTrialRounds, flatTrial = 15, 5, 100_000
 	// flatClaimed is how many deliveries a round claims, after flatSettleIn: together
 	// less than half of the small backlog, all of which could be claimed in each shape.
 	flatClaimed, flatSettleIn = 400, 50
@@ -59,6 +60,10 @@ func claimFlat(ctx context.Context, r *run) (map[string]any, error) {
 	if n < 20*smallBacklog {
 		return nil, fmt.Errorf("-n is %d; use %d or more", n, 20*smallBacklog)
 	}
+	rounds := flatRounds
+	if n < flatTrial {
+		rounds = flatTrialRounds
+	}
 	large, err := r.newClaimed(ctx, n)
 	if err != nil {
 		return nil, err
@@ -70,7 +75,7 @@ func claimFlat(ctx context.Context, r *run) (map[string]any, error) {
 	var worst float64
 	shapes, details := map[string]float64{}, map[string]any{}
 	for _, s := range flatShapes {
-		ratio, detail, err := compareClaims(ctx, large, small, s)
+		ratio, detail, err := compareClaims(ctx, large, small, s, rounds)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -79,13 +84,13 @@ func claimFlat(ctx context.Context, r *run) (map[string]any, error) {
 		r.logf("%s: %.3f %v", s.name, ratio, detail)
 	}
 	return map[string]any{
-		"worst_ratio": worst, "shapes": shapes, "details": details, "n": n, "small_n": smallBacklog, "rounds": flatRounds,
+		"worst_ratio": worst, "shapes": shapes, "details": details, "n": n, "small_n": smallBacklog, "rounds": rounds,
 		"claimed_per_round": flatClaimed, "batch": flatBatch, "per_subscription": flatPerSubscription, "autovacuum": "off", "payload_bytes": len(body),
 	}, nil
 }
 
-// compareClaims returns the ratio of a shape.
-func compareClaims(ctx context.Context, large, small *claimed, s shape) (float64, map[string]any, error) {
+// compareClaims returns the ratio of a shape, over so many rounds.
+func compareClaims(ctx context.Context, large, small *claimed, s shape, rounds int) (float64, map[string]any, error) {
 	began := time.Now()
 	if err := large.load(ctx, s); err != nil {
 		return 0, nil, err
@@ -96,7 +101,7 @@ func compareClaims(ctx context.Context, large, small *claimed, s shape) (float64
 		return 0, nil, err
 	}
 	var each, smallEach []float64
-	for range flatRounds {
+	for range rounds {
 		if err := small.load(ctx, s); err != nil {
 			return 0, nil, err
 		}

@@ -70,7 +70,7 @@ func (r *run) statementRate(ctx context.Context, while time.Duration) (rate floa
 		return 0, "", err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT * FROM pg_stat_statements LIMIT 1"); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT count(*) FROM pg_stat_statements"); err != nil {
 		by, sql = "pg_stat_database", "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1"
 	}
 	var before, after int64

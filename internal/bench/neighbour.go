@@ -68,7 +68,7 @@ func neighbour(ctx context.Context, r *run) (map[string]any, error) {
 	}
 	return map[string]any{
 		"p99_ms": beside.ms(99), "alone_p99_ms": alone.ms(99), "ratio": ratio(beside.ms(99), alone.ms(99)),
-		"p50_ms": beside.ms(50), "alone_p50_ms": alone.ms(50), "n": n, "hanging": hanging, "events": len(beside), "events_per_s": trickleRate, "payload_bytes": len(body),
+		"p50_ms": beside.ms(50), "alone_p50_ms": alone.ms(50), "p50_ratio": ratio(beside.ms(50), alone.ms(50)), "n": n, "hanging": hanging, "events": len(beside), "events_per_s": trickleRate, "payload_bytes": len(body),
 	}, nil
 }
 
