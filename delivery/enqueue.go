@@ -12,6 +12,7 @@ import (
 
 	"github.com/postlane-go/postlane/internal/dbgen"
 	"github.com/postlane-go/postlane/internal/lockwait"
+	"github.com/postlane-go/postlane/internal/traceparent"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -47,7 +48,7 @@ type Enqueued struct {
 // id, and for that at most half a second (ErrBusy), which is less than PostgreSQL
 // takes to look for a deadlock. It reads nothing that a dispatcher writes.
 func Enqueue(ctx context.Context, tx pgx.Tx, events ...Event) ([]Enqueued, error) {
-	c, err := newEnqueueCall(events)
+	c, err := newEnqueueCall(traceparent.Of(ctx), events)
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
@@ -102,12 +103,12 @@ type enqueueCall struct {
 	contested bool
 }
 
-func newEnqueueCall(events []Event) (*enqueueCall, error) {
+func newEnqueueCall(parent string, events []Event) (*enqueueCall, error) {
 	n := len(events)
 	c := &enqueueCall{keys: make([]eventKey, n), position: make(map[eventKey]int, n)}
 	c.params = dbgen.EventEnqueueParams{
 		Tenants: make([]string, 0, n), Ids: make([]string, 0, n), Types: make([]string, 0, n),
-		Assets: make([]string, 0, n), ContentTypes: make([]string, 0, n), Payloads: make([][]byte, 0, n),
+		Assets: make([]string, 0, n), ContentTypes: make([]string, 0, n), Payloads: make([][]byte, 0, n), Traceparents: make([]string, 0, n),
 		Wake: wake.Allow(),
 	}
 	types := make(map[string]bool, 1)
@@ -141,6 +142,7 @@ func newEnqueueCall(events []Event) (*enqueueCall, error) {
 		c.params.Assets = append(c.params.Assets, e.Asset)
 		c.params.ContentTypes = append(c.params.ContentTypes, contentType)
 		c.params.Payloads = append(c.params.Payloads, payload)
+		c.params.Traceparents = append(c.params.Traceparents, cmp.Or(e.Traceparent, parent))
 		if !types[e.Type] {
 			types[e.Type] = true
 			for _, p := range patternsOf(e.Type) {
@@ -170,13 +172,17 @@ func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64,
 func (c *enqueueCall) statement() (sql string, args []any) {
 	p := &c.params
 	if len(p.Ids) > 1 {
-		return dbgen.EventEnqueue, []any{p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.TypeOf, p.Patterns}
+		return dbgen.EventEnqueue, []any{p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.Traceparents, p.TypeOf, p.Patterns}
 	}
-	var asset *string
-	if p.Assets[0] != "" {
-		asset = &p.Assets[0]
+	return dbgen.EventEnqueueOne, []any{p.Wake, p.Tenants[0], p.Ids[0], p.Types[0], some(p.Assets[0]), p.ContentTypes[0], p.Payloads[0], some(p.Traceparents[0]), p.Patterns}
+}
+
+// some returns what is stored of an optional text: NULL for "".
+func some(s string) *string {
+	if s == "" {
+		return nil
 	}
-	return dbgen.EventEnqueueOne, []any{p.Wake, p.Tenants[0], p.Ids[0], p.Types[0], asset, p.ContentTypes[0], p.Payloads[0], p.Patterns}
+	return &s
 }
 
 // read notes the seq of each event that the statement answers with.

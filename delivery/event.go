@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/postlane-go/postlane/internal/traceparent"
 )
 
 const (
@@ -58,6 +60,13 @@ type Event struct {
 	// MaxPayload bytes; it may be empty, though some libraries cannot verify
 	// an empty body: prefer "{}".
 	Payload []byte
+
+	// Traceparent is the W3C trace context that the event comes from, to which its
+	// attempts are linked ("00-", trace, "-", span, "-", flags). It is no part of
+	// what tells two events of one id apart.
+	// Default: that of the span in the context of Enqueue; none where there is no
+	// valid one.
+	Traceparent string
 }
 
 // newEventID returns an id that no other event has, and that sorts by time, which
@@ -92,6 +101,9 @@ func (e *Event) check(index int) error {
 	}
 	if problem := eventTypeProblem(e.Type); problem != "" {
 		return bad("Type", "%s", problem)
+	}
+	if _, ok := traceparent.Parse(e.Traceparent); e.Traceparent != "" && !ok {
+		return bad("Traceparent", "is not a W3C trace context, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/internal/traceparent"
 )
 
 type txKey struct{}
@@ -49,7 +51,7 @@ func (e *Enqueuer) Enqueue(ctx context.Context, messages ...Message) ([]Staged, 
 	if e.WithoutTx == nil {
 		return nil, ErrNoTx
 	}
-	parent := traceparent(ctx)
+	parent := traceparent.Of(ctx)
 	staged := make([]Staged, len(messages))
 	normal := make([]Message, len(messages))
 	for i, m := range messages {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/internal/traceparent"
 )
 
 // Memory is a Store in the memory of the process, for tests and tools. It answers
@@ -94,7 +96,7 @@ func (s *Memory) Stage(ctx context.Context, tx pgx.Tx, messages ...Message) ([]S
 	if t.ended {
 		return nil, pgx.ErrTxClosed
 	}
-	parent := traceparent(ctx)
+	parent := traceparent.Of(ctx)
 	normal := make([]Message, len(messages))
 	for i, m := range messages {
 		var err error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postlane-go/postlane/internal/dbgen"
 	"github.com/postlane-go/postlane/internal/lockwait"
+	"github.com/postlane-go/postlane/internal/traceparent"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -39,7 +40,7 @@ func stage(ctx context.Context, tx pgx.Tx, now *time.Time, messages []Message) (
 	if len(messages) == 0 {
 		return nil, nil
 	}
-	c, err := newStageCall(traceparent(ctx), now, messages)
+	c, err := newStageCall(traceparent.Of(ctx), now, messages)
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,13 @@
 WITH input AS MATERIALIZED (
     SELECT generate_subscripts(@ids::text[], 1) AS ordinality,
            unnest(@tenants::text[]) AS tenant, unnest(@ids::text[]) AS id, unnest(@types::text[]) AS type,
-           unnest(@assets::text[]) AS asset, unnest(@content_types::text[]) AS content_type, unnest(@payloads::bytea[]) AS payload
+           unnest(@assets::text[]) AS asset, unnest(@content_types::text[]) AS content_type, unnest(@payloads::bytea[]) AS payload,
+           unnest(@traceparents::text[]) AS traceparent
 ),
 stored AS (
-    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
-    SELECT nextval('postlane.delivery_seq'), i.tenant, i.id, i.type, nullif(i.asset, ''), i.content_type, i.payload
-    FROM (SELECT q.tenant, q.id, q.type, q.asset, q.content_type, q.payload FROM input q ORDER BY q.ordinality) i
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload, traceparent)
+    SELECT nextval('postlane.delivery_seq'), i.tenant, i.id, i.type, nullif(i.asset, ''), i.content_type, i.payload, nullif(i.traceparent, '')
+    FROM (SELECT q.tenant, q.id, q.type, q.asset, q.content_type, q.payload, q.traceparent FROM input q ORDER BY q.ordinality) i
     ON CONFLICT (tenant, id) DO NOTHING
     RETURNING seq, tenant, id, type, asset
 ),
@@ -94,8 +95,8 @@ SELECT (SELECT count(*) FROM undone) + (SELECT count(*) FROM gone);
 -- EventEnqueue for one event, which is what most transactions have: without arrays to
 -- unfold and streams to sort it costs a third less.
 WITH stored AS (
-    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
-    VALUES (nextval('postlane.delivery_seq'), @tenant, @id, @type, sqlc.narg('asset'), @content_type, @payload)
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload, traceparent)
+    VALUES (nextval('postlane.delivery_seq'), @tenant, @id, @type, sqlc.narg('asset'), @content_type, @payload, sqlc.narg('traceparent'))
     ON CONFLICT (tenant, id) DO NOTHING
     RETURNING seq
 ),

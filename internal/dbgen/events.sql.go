@@ -28,12 +28,13 @@ const EventEnqueue = `-- name: EventEnqueue :many
 WITH input AS MATERIALIZED (
     SELECT generate_subscripts($2::text[], 1) AS ordinality,
            unnest($3::text[]) AS tenant, unnest($2::text[]) AS id, unnest($4::text[]) AS type,
-           unnest($5::text[]) AS asset, unnest($6::text[]) AS content_type, unnest($7::bytea[]) AS payload
+           unnest($5::text[]) AS asset, unnest($6::text[]) AS content_type, unnest($7::bytea[]) AS payload,
+           unnest($8::text[]) AS traceparent
 ),
 stored AS (
-    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
-    SELECT nextval('postlane.delivery_seq'), i.tenant, i.id, i.type, nullif(i.asset, ''), i.content_type, i.payload
-    FROM (SELECT q.tenant, q.id, q.type, q.asset, q.content_type, q.payload FROM input q ORDER BY q.ordinality) i
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload, traceparent)
+    SELECT nextval('postlane.delivery_seq'), i.tenant, i.id, i.type, nullif(i.asset, ''), i.content_type, i.payload, nullif(i.traceparent, '')
+    FROM (SELECT q.tenant, q.id, q.type, q.asset, q.content_type, q.payload, q.traceparent FROM input q ORDER BY q.ordinality) i
     ON CONFLICT (tenant, id) DO NOTHING
     RETURNING seq, tenant, id, type, asset
 ),
@@ -42,7 +43,7 @@ fanned AS (
     SELECT p.subscription_id, s.seq, s.tenant, s.id, s.type, s.asset,
            CASE WHEN row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END
     FROM stored s
-    JOIN (SELECT unnest($8::text[]) AS type, unnest($9::text[]) AS pattern) m ON m.type = s.type
+    JOIN (SELECT unnest($9::text[]) AS type, unnest($10::text[]) AS pattern) m ON m.type = s.type
     JOIN postlane.subscription_patterns p ON p.tenant = s.tenant AND p.pattern = m.pattern
     RETURNING 1
 )
@@ -60,6 +61,7 @@ type EventEnqueueParams struct {
 	Assets       []string
 	ContentTypes []string
 	Payloads     [][]byte
+	Traceparents []string
 	TypeOf       []string
 	Patterns     []string
 }
@@ -97,6 +99,7 @@ func (q *Queries) EventEnqueue(ctx context.Context, db DBTX, arg *EventEnqueuePa
 		arg.Assets,
 		arg.ContentTypes,
 		arg.Payloads,
+		arg.Traceparents,
 		arg.TypeOf,
 		arg.Patterns,
 	)
@@ -126,8 +129,8 @@ func (q *Queries) EventEnqueue(ctx context.Context, db DBTX, arg *EventEnqueuePa
 
 const EventEnqueueOne = `-- name: EventEnqueueOne :many
 WITH stored AS (
-    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
-    VALUES (nextval('postlane.delivery_seq'), $2, $3, $4, $5, $6, $7)
+    INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload, traceparent)
+    VALUES (nextval('postlane.delivery_seq'), $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (tenant, id) DO NOTHING
     RETURNING seq
 ),
@@ -135,7 +138,7 @@ fanned AS (
     INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
     SELECT p.subscription_id, s.seq, $2, $3, $4, $5, s.seq
     FROM stored s CROSS JOIN postlane.subscription_patterns p
-    WHERE p.tenant = $2 AND p.pattern = ANY ($8::text[])
+    WHERE p.tenant = $2 AND p.pattern = ANY ($9::text[])
 )
 SELECT s.seq, coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE $1::boolean), '')::text AS woken
 FROM stored s
@@ -149,6 +152,7 @@ type EventEnqueueOneParams struct {
 	Asset       *string
 	ContentType string
 	Payload     []byte
+	Traceparent *string
 	Patterns    []string
 }
 
@@ -168,6 +172,7 @@ func (q *Queries) EventEnqueueOne(ctx context.Context, db DBTX, arg *EventEnqueu
 		arg.Asset,
 		arg.ContentType,
 		arg.Payload,
+		arg.Traceparent,
 		arg.Patterns,
 	)
 	if err != nil {

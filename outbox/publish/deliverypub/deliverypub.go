@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/traceparent"
 	"github.com/postlane-go/postlane/outbox"
 )
 
@@ -30,11 +31,14 @@ type Config struct {
 }
 
 // Event is the default mapping: the type is the message's topic, the asset its queue
-// (none for outbox.DefaultQueue), the payload the same bytes.
+// (none for outbox.DefaultQueue), the payload the same bytes, the trace the same.
 func Event(m outbox.Message) (delivery.Event, error) {
 	e := delivery.Event{Tenant: m.Tenant, Type: m.Topic, Asset: m.Queue, ContentType: m.Headers[HeaderContentType], Payload: m.Payload}
 	if m.Queue == outbox.DefaultQueue {
 		e.Asset = ""
+	}
+	if _, ok := traceparent.Parse(m.Traceparent); ok {
+		e.Traceparent = m.Traceparent
 	}
 	return e, nil
 }
