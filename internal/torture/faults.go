@@ -43,7 +43,7 @@ func init() { // they refer to each other
 		{check.Reindex, 2, 0, 0, (*run).reindex},
 		{check.ProducerKill, 3, 0, 1000 * ms, (*run).killProducer},
 		{check.ReceiverAway, 3, 500 * ms, 4000 * ms, (*run).receiverAway},
-		{check.ReceiverHang, 4, 1000 * ms, 5000 * ms, (*run).receiverHang},
+		{check.ReceiverHang, 4, 1000 * ms, 10_000 * ms, (*run).receiverHang},
 		{check.ReceiverReset, 3, 500 * ms, 3000 * ms, (*run).receiverReset},
 		{check.ReceiverDrip, 3, 1000 * ms, 4000 * ms, (*run).receiverDrip},
 		{check.ReceiverLate, 3, 1000 * ms, 5000 * ms, (*run).receiverLate},

@@ -223,11 +223,16 @@ func TestPhantom(t *testing.T) {
 	s.ends("1", journal.RolledBack, 10, 20, back)
 	s.ends("2", journal.Unknown, 10, 20, lost)
 	s.commits("3", 10, 20, unwanted)
+	early, relayed := event("early", "e"), event("relayed", "f")
+	relayed.Route = journal.Staged
+	s.commits("0", -20, -10, early, relayed) // before the subscription was made
+	s.arrives(early, "w1", 30, 40, 200)
+	s.arrives(relayed, "w1", 30, 40, 200) // but a relay wrote it afterwards
 	s.write(s.producer, journal.Line{Intent: &journal.Intent{Tx: "3", Began: at(10), Events: []journal.Event{unwanted}, Undone: []journal.Event{undone}}})
 	for i, e := range []journal.Event{back, undone, unwanted, lost} {
 		s.arrives(e, "w1", int64(30+i), int64(40+i), 200)
 	}
-	s.judged(map[string]int{"phantom": 4, "unknown_commits": 1})
+	s.judged(map[string]int{"phantom": 5, "unknown_commits": 1})
 }
 
 func TestCorruptAndBadlySigned(t *testing.T) {

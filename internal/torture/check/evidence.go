@@ -185,7 +185,8 @@ func (s *subscription) owed(x *event) bool {
 	return s.wants(x.Type) && s.Ended < x.tx.Began && x.tx.committed()
 }
 
-// may reports whether an event may reach a subscription.
+// may reports whether an event may reach a subscription: it was there when the event was
+// written, which a relay may do long after the transaction that staged it.
 func (s *subscription) may(x *event) bool {
-	return s.wants(x.Type) && s.Began <= x.tx.ended && x.tx.committed()
+	return s.wants(x.Type) && x.tx.committed() && (s.Began <= x.tx.ended || x.Route == journal.Staged)
 }
