@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -68,6 +69,30 @@ func (n *node) start(ctx context.Context) (err error) {
 			"idle_in_transaction_session_timeout": "10s",
 		},
 	})
+	return err
+}
+
+// restart starts its server again, after it was shut down fast if it runs.
+func (n *node) restart(ctx context.Context) error {
+	if err := n.keepLog(); err != nil {
+		return err
+	}
+	return n.server.Restart(ctx)
+}
+
+// keepLog appends the server's log to a file that neither a start of the server nor the
+// end of its disk takes away.
+func (n *node) keepLog() error {
+	log, err := os.ReadFile(n.server.LogFile())
+	if err != nil {
+		return err
+	}
+	kept, err := os.OpenFile(n.dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	_, err = kept.Write(log)
 	return err
 }
 
@@ -139,7 +164,7 @@ func (c *cluster) exec(ctx context.Context, statements ...string) error {
 func (c *cluster) attach(ctx context.Context) error {
 	standby, primary := c.follower(), c.leader()
 	if standby.server != nil {
-		if err := standby.server.Stop(); err != nil {
+		if err := errors.Join(standby.server.Stop(), standby.keepLog()); err != nil {
 			return err
 		}
 		standby.server = nil
@@ -223,6 +248,7 @@ func (c *cluster) stop() {
 		}
 		if n.server != nil {
 			_ = n.server.Stop()
+			_ = n.keepLog()
 		}
 		if n.disk {
 			unmountDisk(n.dir)

@@ -23,7 +23,7 @@ func (r *run) onPostgres(kind string, f func() error) error {
 
 // restartPostgres restarts it as an administrator does: fast, which ends all sessions.
 func (r *run) restartPostgres(ctx context.Context, _ int, _ time.Duration) error {
-	return r.onPostgres(check.PostgresRestart, func() error { return r.cluster.leader().server.Restart(ctx) })
+	return r.onPostgres(check.PostgresRestart, func() error { return r.cluster.leader().restart(ctx) })
 }
 
 // crashPostgres ends it at once, and starts it again, which recovers.
@@ -34,7 +34,7 @@ func (r *run) crashPostgres(ctx context.Context, _ int, d time.Duration) error {
 			return err
 		}
 		rest(ctx, d)
-		return n.server.Restart(ctx)
+		return n.restart(ctx)
 	})
 }
 
@@ -75,7 +75,7 @@ func (r *run) fillDisk(ctx context.Context, _ int, d time.Duration) error {
 		rest(ctx, 500*ms)
 		select {
 		case <-n.server.Done():
-			return n.server.Restart(ctx)
+			return n.restart(ctx)
 		default:
 			return nil
 		}
