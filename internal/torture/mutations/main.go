@@ -83,10 +83,11 @@ func (m *mutation) prepare() error {
 		if err != nil {
 			return err
 		}
-		if text, err = e.apply(text); err != nil {
+		changed, err := e.apply(string(text))
+		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(at, text, 0o600); err != nil {
+		if err := os.WriteFile(at, []byte(changed), 0o600); err != nil {
 			return err
 		}
 		sql = sql || strings.HasSuffix(e.file, ".sql")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -15,8 +14,8 @@ import (
 //	test: ARGUMENTS       of a `go test` that must fail
 //	torture: ARGUMENTS    of a `scripts/torture` that must fail
 //	file: PATH            what follows is in this file
-//	-TEXT                 is replaced, with its neighbours, wherever it stands, by
-//	+TEXT
+//	-TEXT                 is replaced, with the lines beside it, wherever it stands, by
+//	+TEXT                 as little of it as says what is meant, since code moves on
 type mutation struct {
 	name, what string
 	trials     []trial
@@ -28,7 +27,7 @@ type trial struct {
 	args []string
 }
 
-// edit replaces lines of a file by others.
+// edit replaces a text, line by line, by another.
 type edit struct {
 	file     string
 	old, new []string
@@ -95,23 +94,12 @@ func parse(text string) (*mutation, error) {
 	return m, nil
 }
 
-// apply replaces the lines everywhere. That they are nowhere is an error: the code has
-// moved on, and the mutation with it should.
-func (e *edit) apply(text []byte) ([]byte, error) {
-	lines := strings.Split(string(text), "\n")
-	var changed []string
-	found := false
-	for len(lines) > 0 {
-		if n := len(e.old); n > 0 && n <= len(lines) && slices.Equal(lines[:n], e.old) {
-			changed = append(changed, e.new...)
-			lines, found = lines[n:], true
-			continue
-		}
-		changed = append(changed, lines[0])
-		lines = lines[1:]
+// apply replaces the text everywhere. That it is nowhere is an error: the code has moved
+// on, and the mutation with it should.
+func (e *edit) apply(text string) (string, error) {
+	old := strings.Join(e.old, "\n")
+	if old == "" || !strings.Contains(text, old) {
+		return "", fmt.Errorf("%s has no longer the text %q", e.file, old)
 	}
-	if !found {
-		return nil, fmt.Errorf("%s has no longer the lines %q", e.file, e.old)
-	}
-	return []byte(strings.Join(changed, "\n")), nil
+	return strings.ReplaceAll(text, old, strings.Join(e.new, "\n")), nil
 }
