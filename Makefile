@@ -1,6 +1,6 @@
 # What one can do here. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-db bench-small generate lint torture ci image
+.PHONY: help dev test test-db bench-small allocations generate lint torture ci image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ test-db: ## keep the tests' PostgreSQL up and print its URL, until Ctrl-C
 
 bench-small: ## run a small version of every benchmark, for gross regressions
 	./scripts/bench-small
+
+allocations: ## count the allocations of the hot paths, and compare
+	./scripts/allocations
 
 generate: ## generate internal/dbgen from db/
 	./scripts/generate
