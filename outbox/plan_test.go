@@ -32,7 +32,7 @@ const loadStates = `
 		SELECT seq, now(), 20, 1, queue, id, 'refused' FROM numbered WHERE seq > $1::int AND part = 1
 	)
 	INSERT INTO postlane.outbox_published (seq, claimed_at, published_at, attempts, queue, id, claimant)
-	SELECT seq, now(), now(), 1, queue, id, 'relay' FROM numbered WHERE seq > $1::int AND part = 2`
+	SELECT seq, now() - interval '1 second', now(), 1, queue, id, 'relay' FROM numbered WHERE seq > $1::int AND part = 2`
 
 // What is asked of a large backlog meets as many rows as it answers with, or so; and
 // no table is read whole.
