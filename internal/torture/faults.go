@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/postlane-go/postlane/internal/torture/check"
@@ -56,8 +57,12 @@ func init() { // they refer to each other
 	}
 }
 
-// errBusy: another fault is at work there.
-var errBusy = errors.New("skipped: another fault is at work there")
+// errSkipped is matched by the errors of faults that were not done.
+var (
+	errSkipped = errors.New("skipped")
+	errBusy    = fmt.Errorf("%w: another fault is at work there", errSkipped)
+	errNotHere = fmt.Errorf("%w: this machine or build does not allow it", errSkipped)
+)
 
 // during runs a fault and writes down when it was.
 func (r *run) during(kind, target string, f func() error) error {
@@ -88,7 +93,7 @@ func (r *run) perform(ctx context.Context, p planned) {
 			continue
 		}
 		switch err := f.run(r, ctx, p.target, p.length); {
-		case errors.Is(err, errBusy):
+		case errors.Is(err, errSkipped):
 			r.say("%-22s %v", p.kind, err)
 		case err != nil:
 			r.fail("%s: %w", p.kind, err)

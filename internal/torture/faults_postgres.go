@@ -9,9 +9,6 @@ import (
 	"github.com/postlane-go/postlane/internal/torture/check"
 )
 
-// errNotHere: this machine does not allow it.
-var errNotHere = fmt.Errorf("%w: this machine or build does not allow it", errBusy)
-
 // onPostgres runs a fault of the whole database, unless another is at work.
 func (r *run) onPostgres(kind string, f func() error) error {
 	if !r.database.TryLock() {
