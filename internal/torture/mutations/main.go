@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,14 +68,8 @@ func run(names []string) error {
 
 // prepare makes the copy of the tree, as it is here, with the mutation in it.
 func (m *mutation) prepare() error {
-	files, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z").Output()
-	if err != nil {
-		return fmt.Errorf("git ls-files: %w", err)
-	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
-		if err := copyFile(name); err != nil {
-			return err
-		}
+	if err := copyTree(); err != nil {
+		return err
 	}
 	sql := false
 	for _, e := range m.edits {
@@ -98,6 +93,35 @@ func (m *mutation) prepare() error {
 		}
 	}
 	return nil
+}
+
+// copyTree copies what git would, and removes what it has no longer.
+func copyTree() error {
+	said, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z").Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	names := strings.Split(strings.TrimSuffix(string(said), "\x00"), "\x00")
+	for _, name := range names {
+		if err := copyFile(name); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(tree, path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == ".postlane" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case d.IsDir() || slices.Contains(names, name):
+			return nil
+		}
+		return os.Remove(path)
+	})
 }
 
 // copyFile copies what differs, so that times of files that are the same stay.
@@ -147,7 +171,10 @@ func (t *trial) run() (seen string, err error) {
 	if err == nil {
 		return "", nil
 	}
-	return verdict(said), nil
+	if seen = verdict(said); seen == "" {
+		return "", fmt.Errorf("the run was not judged: %s", said[max(0, len(said)-2000):])
+	}
+	return seen, nil
 }
 
 // failures names the tests that failed.
@@ -165,11 +192,10 @@ func failures(said string) string {
 	return strings.Join(names, ", ")
 }
 
-// verdict tells what a run found, or how it ended.
+// verdict tells what a run found; "" if it was not judged.
 func verdict(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
 	var found []string
-	for _, line := range lines {
+	for line := range strings.Lines(said) {
 		var figures map[string]any
 		if json.Unmarshal([]byte(line), &figures) != nil {
 			continue
@@ -182,9 +208,6 @@ func verdict(said string) string {
 				found = append(found, fmt.Sprintf("%s %d", name, int(n)))
 			}
 		}
-	}
-	if len(found) == 0 {
-		return "the run fails: " + lines[len(lines)-1]
 	}
 	return strings.Join(found, ", ")
 }
