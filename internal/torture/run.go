@@ -231,6 +231,8 @@ func (r *run) startProducer(name string, number uint64) error {
 func (r *run) execute(ctx context.Context, plan []planned) {
 	r.began = time.Now()
 	var all sync.WaitGroup
+	tending, stop := context.WithCancel(ctx)
+	all.Go(func() { r.tend(tending) })
 	for _, p := range plan {
 		rest(ctx, time.Until(r.began.Add(p.at)))
 		if ctx.Err() != nil {
@@ -240,6 +242,7 @@ func (r *run) execute(ctx context.Context, plan []planned) {
 		all.Go(func() { r.perform(ctx, p) })
 	}
 	rest(ctx, time.Until(r.began.Add(r.config.Duration)))
+	stop()
 	all.Wait()
 }
 

@@ -108,7 +108,9 @@ func gather(dir string) (*evidence, error) {
 			requests[arrival{file, l.Start.Number}] = &request{Start: *l.Start, ended: never}
 		case l.End != nil:
 			if r := requests[arrival{file, l.End.Number}]; r != nil {
-				r.ended, r.how, r.status = l.End.At, l.End.How, l.End.Status
+				if r.status = l.End.Status; l.End.How != journal.Begun {
+					r.ended, r.how = l.End.At, l.End.How
+				}
 			}
 		case l.Commit != nil:
 			commits = append(commits, l.Commit.Tx)

@@ -144,6 +144,18 @@ func TestRequestsOfAKilledReceiverEndWithIt(t *testing.T) {
 	s.judged(map[string]int{"overlaps": 1, "retries": 2})
 }
 
+func TestAnAnswerThatItsReceiverDidNotSurvive(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	a, b := event("a", "x"), event("b", "x")
+	s.commits("1", 10, 20, a, b)
+	s.arrival(a, "w1", 100, journal.End{At: at(101), Status: 200, How: journal.Begun}, nil)
+	s.fault(check.ReceiverAway, "r", 150, 180)
+	s.state(a, journal.Delivered)
+	s.arrives(b, "w1", 200, 210, 200)
+	s.judged(map[string]int{})
+}
+
 func TestUnexplainedDuplicates(t *testing.T) {
 	t.Parallel()
 	const one, explained = "unexplained_duplicates", "explained_duplicates"

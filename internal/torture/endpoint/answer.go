@@ -89,6 +89,7 @@ func (a *answer) reset() {
 // drip answers 200 with a body that takes longer than anybody waits.
 func (a *answer) drip() {
 	a.end.Status = http.StatusOK
+	a.done(journal.Begun)
 	a.w.WriteHeader(http.StatusOK)
 	for range 50 {
 		_, _ = a.w.Write([]byte("."))

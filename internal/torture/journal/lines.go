@@ -107,14 +107,15 @@ type Start struct {
 
 // How requests end.
 const (
+	Begun    = "begun"    // not yet: an answer was begun that takes a while
 	Answered = "answered" // the whole answer was written
 	Cut      = "cut"      // the receiver ended the connection
 	Left     = "left"     // the sender did
 )
 
 // End is that of a request: the time before the last byte of the answer is written, or
-// when its sender was seen to have left. A request without one was open when its
-// receiver was killed.
+// when its sender was seen to have left. A request without one, or with one that is only
+// Begun, was open when its receiver was killed.
 type End struct {
 	Number int64 `json:"n"`
 	At     int64 `json:"at"`
