@@ -107,11 +107,12 @@ func copyTree() error {
 			return err
 		}
 	}
-	return filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(tree, path)
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -120,7 +121,7 @@ func copyTree() error {
 		case d.IsDir() || slices.Contains(names, name):
 			return nil
 		}
-		return os.Remove(path)
+		return root.Remove(name)
 	})
 }
 
