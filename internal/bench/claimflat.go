@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/postlane-go/postlane/delivery"
 )
 
@@ -108,6 +106,7 @@ func compareClaims(ctx context.Context, large, small *claimed, s shape, rounds i
 		if _, err := small.settleIn(ctx); err != nil {
 			return 0, nil, err
 		}
+		// In no order, so that neither is always the first.
 		for c, list := range map[*claimed]*[]float64{large: &each, small: &smallEach} {
 			took, err := c.work(ctx, flatClaimed)
 			if err != nil {
@@ -142,17 +141,8 @@ type claimed struct {
 // newClaimed makes a database with n events. The one who claims uses one connection, so
 // that what a connection has prepared is the same for both sides.
 func (r *run) newClaimed(ctx context.Context, n int) (*claimed, error) {
-	d, err := r.newDatabase(ctx)
+	d, err := r.newDatabase(ctx, 1)
 	if err != nil {
-		return nil, err
-	}
-	config := d.pool.Config()
-	config.MaxConns = 1
-	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, err
-	}
-	r.undo = append(r.undo, func() error { d.pool.Close(); return nil })
-	if d.store, err = delivery.NewStore(d.pool, delivery.StoreConfig{Guard: r.guard}); err != nil {
 		return nil, err
 	}
 	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns"} {

@@ -26,8 +26,11 @@ type database struct {
 	bulkSeq int64
 }
 
-// newDatabase makes a database, which goes when the run ends.
-func (r *run) newDatabase(ctx context.Context) (*database, error) {
+// connections is how many a pool has, unless a scenario needs a number of its own.
+const connections = 48
+
+// newDatabase makes a database, which goes when the run ends, and a pool of connections.
+func (r *run) newDatabase(ctx context.Context, connections int32) (*database, error) {
 	address, drop, err := createDatabase(ctx, r.server)
 	if err != nil {
 		return nil, err
@@ -37,7 +40,7 @@ func (r *run) newDatabase(ctx context.Context) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = 48
+	config.MaxConns = connections
 	if _, err := migrate.Up(ctx, config.ConnConfig, db.Schema(), migrate.Config{}); err != nil {
 		return nil, err
 	}

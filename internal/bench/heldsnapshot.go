@@ -58,7 +58,7 @@ func window(duration time.Duration) time.Duration { return min(10*time.Second, d
 // many as a short trial makes.
 func (r *run) enoughFor(ctx context.Context, endpoint string, duration time.Duration) (int, error) {
 	const trial = 20_000
-	d, err := r.newDatabase(ctx)
+	d, err := r.newDatabase(ctx, connections)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func streamsOf(n, asked int) int { return min(cmp.Or(asked, n), n) }
 
 // fade delivers for a while out of n deliveries.
 func (r *run) fade(ctx context.Context, endpoint string, n int, duration time.Duration, hold bool) (f faded, err error) {
-	d, err := r.newDatabase(ctx)
+	d, err := r.newDatabase(ctx, connections)
 	if err != nil {
 		return f, err
 	}

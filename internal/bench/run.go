@@ -53,7 +53,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.guard, err = guard.New(guard.Policy{Development: true}); err != nil {
 		return err
 	}
-	if r.database, err = r.newDatabase(ctx); err != nil {
+	if r.database, err = r.newDatabase(ctx, connections); err != nil {
 		return err
 	}
 	if err := r.pool.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&r.version); err != nil {

@@ -88,7 +88,7 @@ func soak(ctx context.Context, r *run) (map[string]any, error) {
 // greatestRate is how fast a dispatcher delivers a backlog.
 func (r *run) greatestRate(ctx context.Context, endpoint string) (float64, error) {
 	n := cmp.Or(r.N, 50_000)
-	d, err := r.newDatabase(ctx)
+	d, err := r.newDatabase(ctx, connections)
 	if err != nil {
 		return 0, err
 	}

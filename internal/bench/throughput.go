@@ -44,7 +44,7 @@ func throughput(ctx context.Context, r *run) (map[string]any, error) {
 
 // deliveryRate delivers n deliveries of so many streams, on a database of its own.
 func (r *run) deliveryRate(ctx context.Context, endpoint string, n, streams, inFlight int) (map[string]any, error) {
-	d, err := r.newDatabase(ctx)
+	d, err := r.newDatabase(ctx, connections)
 	if err != nil {
 		return nil, err
 	}
