@@ -143,9 +143,9 @@ func TestBC29_NoConnectionIsHeldWhileEndpointsHang(t *testing.T) {
 		s.passes(1, w)
 		s.is.True(s.pool.Stat().AcquiredConns() < 4)
 		began := time.Now()
-		list, err := s.store.Deliveries(s.ctx, subs[0], delivery.Filter{}, 0, 10)
+		page, err := s.store.Deliveries(s.ctx, subs[0], delivery.Filter{}, 0, 10)
 		s.is.NoErr(err)
-		s.is.Equal(len(list), 2)
+		s.is.Equal(len(page.Deliveries), 2)
 		s.is.True(time.Since(began) < 500*time.Millisecond)
 		var idle int
 		s.is.NoErr(beside.QueryRow(s.ctx, `SELECT count(*) FROM pg_stat_activity

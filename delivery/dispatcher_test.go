@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -283,10 +282,9 @@ func (s *site) requests(path string) int { return int(s.receiver.VerdictOf(path)
 // log returns a subscription's deliveries, oldest first.
 func (s *site) log(sub delivery.SubscriptionID) []delivery.Delivery {
 	s.t.Helper()
-	list, err := s.store.Deliveries(s.ctx, sub, delivery.Filter{}, 0, 1000)
+	page, err := s.store.DeliveriesOldest(s.ctx, sub, delivery.Filter{}, 0, 1000)
 	s.is.NoErr(err)
-	slices.Reverse(list)
-	return list
+	return page.Deliveries
 }
 
 // attempts returns those of a delivery, first to last.

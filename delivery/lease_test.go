@@ -437,10 +437,10 @@ func TestBC08_AWorkersClockDecidesNothing(t *testing.T) {
 		b.is.NoErr(err)
 		_, err = b.store.Park(b.ctx, 100)
 		b.is.NoErr(err)
-		list, err := b.store.Deliveries(b.ctx, sub, delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 10)
+		page, err := b.store.Deliveries(b.ctx, sub, delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 10)
 		b.is.NoErr(err)
-		b.is.Equal(len(list), 1)
-		b.is.NoErr(b.store.Discard(b.ctx, sub, list[0].ID, "no longer needed"))
+		b.is.Equal(len(page.Deliveries), 1)
+		b.is.NoErr(b.store.Discard(b.ctx, sub, page.Deliveries[0].ID, "no longer needed"))
 	}
 	b.is.Equal(len(x.sent), 0)
 }

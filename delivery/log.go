@@ -54,6 +54,9 @@ type Filter struct {
 	// from Since on, before Until. An event of a transaction that had been open
 	// for more than a day may be missing where they are set. Default: unbounded.
 	Since, Until time.Time
+	// Within is after what time a page is returned as far as it has got, where the
+	// filter leaves few of many entries. Default: 300 ms.
+	Within time.Duration
 }
 
 // Delivery is an entry of the log. It never holds the payload.
@@ -76,77 +79,15 @@ type Delivery struct {
 	Reason string
 }
 
-// Deliveries returns up to max entries of a subscription's log, newest first, before
-// the given one (0: from the newest). The last entry's id is where the next page
-// begins; ids are unique, so pages neither repeat nor skip. ErrTooBroad where a filter
-// leaves so little of a long log that the page cannot be filled in time.
-func (s *Store) Deliveries(ctx context.Context, sub SubscriptionID, f Filter, before ID, max int) ([]Delivery, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	return s.page(ctx, dbgen.LogList, sub, f, 0, before, max)
-}
-
-// DeliveriesOldest is Deliveries, oldest first, after the given one.
-func (s *Store) DeliveriesOldest(ctx context.Context, sub SubscriptionID, f Filter, after ID, max int) ([]Delivery, error) {
-	return s.page(ctx, dbgen.LogListOldest, sub, f, after, math.MaxInt64, max)
-}
-
-// page runs LogList or LogListOldest, which take the same parameters, for up to limit
-// entries between after and before.
-func (s *Store) page(ctx context.Context, query string, sub SubscriptionID, f Filter, after, before ID, limit int) ([]Delivery, error) {
-	states := f.States
-	if len(states) == 0 {
-		states = DeliveryStates
-	}
-	var settled []string
-	for _, state := range states {
-		if _, err := ParseDeliveryState(string(state)); err != nil {
-			return nil, err
-		}
-		if state != Pending && state != Delivering {
-			settled = append(settled, string(state))
-		}
-	}
-	has := func(state DeliveryState) bool { return slices.Contains(states, state) }
-	since, until := optional(f.Since), optional(f.Until)
-	if since != nil || until != nil {
-		var from, to ID
-		err := s.bounded(ctx, func(b *pgx.Batch) {
-			b.Queue(dbgen.LogBounds, int64(sub), since, until).QueryRow(func(row pgx.Row) error { return row.Scan(&from, &to) })
-		})
-		if err != nil {
-			return nil, fmt.Errorf("delivery: list deliveries of %v: %w", sub, err)
-		}
-		after, before = max(after, from), min(before, to)
-	}
-	list := make([]Delivery, 0, min(limit, 1000))
-	err := s.bounded(ctx, func(b *pgx.Batch) {
-		b.Queue(query, int32(limit), int64(sub), int64(before), int64(after), has(Dead), has(Pending), has(Delivering), f.OfAsset, f.Asset, f.EventType,
-			since, until, len(settled) > 0, settled).
-			Query(func(rows pgx.Rows) error {
-				read, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[dbgen.LogListRow])
-				for _, r := range read {
-					list = append(list, newDelivery(r))
-				}
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("delivery: list deliveries of %v: %w", sub, err)
-	}
-	return list, nil
-}
-
 // Delivery returns one entry of a subscription's log, or ErrNotFound.
 func (s *Store) Delivery(ctx context.Context, sub SubscriptionID, id ID) (Delivery, error) {
 	if id >= 1 && id < math.MaxInt64 {
-		list, err := s.Deliveries(ctx, sub, Filter{}, id+1, 1)
+		page, err := s.Deliveries(ctx, sub, Filter{}, id+1, 1)
 		if err != nil {
 			return Delivery{}, err
 		}
-		if len(list) == 1 && list[0].ID == id {
-			return list[0], nil
+		if len(page.Deliveries) == 1 && page.Deliveries[0].ID == id {
+			return page.Deliveries[0], nil
 		}
 	}
 	return Delivery{}, fmt.Errorf("%w: no delivery %v of %v", ErrNotFound, id, sub)

@@ -324,9 +324,8 @@ func TestAHoldThatIsTakenBackForTheFuture(t *testing.T) {
 	_, err := b.store.UpdateSubscription(b.ctx, sub, func(s *delivery.Settings) error { s.OnDead = delivery.Continue; return nil })
 	b.is.NoErr(err)
 	b.is.Equal(len(b.claim(10)), 0) // what holds, holds until somebody acts
-	list, err := b.store.Deliveries(b.ctx, sub, delivery.Filter{States: []delivery.DeliveryState{delivery.Dead}}, 0, 10)
-	b.is.NoErr(err)
-	b.is.NoErr(b.store.ReleaseHeld(b.ctx, sub, list[0].ID))
+	held := b.list(sub, delivery.Filter{States: []delivery.DeliveryState{delivery.Dead}})
+	b.is.NoErr(b.store.ReleaseHeld(b.ctx, sub, held[0].ID))
 	b.is.Equal(b.settle(delivery.Failed, b.claim(1)...), []delivery.Settled{"dead"})
 	b.is.Equal(len(b.claim(10)), 1)
 }
@@ -429,8 +428,7 @@ func TestBC52_DeletingWithPendingAndInFlight(t *testing.T) {
 		b.is.Equal(x.Subscription, other)
 	}
 	// The history stays, and is nobody's to act on.
-	list, err := b.store.Deliveries(b.ctx, sub, delivery.Filter{}, 0, 100)
-	b.is.NoErr(err)
+	list := b.list(sub, delivery.Filter{})
 	b.is.Equal(len(list), 8)
 	for _, d := range list {
 		if d.State == delivery.Discarded {

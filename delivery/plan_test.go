@@ -225,15 +225,15 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 				{States: []delivery.DeliveryState{delivery.Dead}}, {States: []delivery.DeliveryState{delivery.Delivered}},
 				{States: []delivery.DeliveryState{delivery.Pending}},
 			} {
-				for _, list := range []func(context.Context, delivery.SubscriptionID, delivery.Filter, delivery.ID, int) ([]delivery.Delivery, error){
+				for _, list := range []func(context.Context, delivery.SubscriptionID, delivery.Filter, delivery.ID, int) (delivery.Page, error){
 					b.store.Deliveries, b.store.DeliveriesOldest,
 				} {
 					page, err := list(b.ctx, sub, f, 0, 50)
 					b.is.NoErr(err)
-					if len(page) > 0 {
-						_, err = b.store.Delivery(b.ctx, sub, page[0].ID)
+					if list := page.Deliveries; len(list) > 0 {
+						_, err = b.store.Delivery(b.ctx, sub, list[0].ID)
 						b.is.NoErr(err)
-						_, err = b.store.Attempts(b.ctx, sub, page[0].ID)
+						_, err = b.store.Attempts(b.ctx, sub, list[0].ID)
 						b.is.NoErr(err)
 					}
 				}
@@ -256,7 +256,7 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 	seen = w.During(func() {
 		page, err := b.store.Deliveries(b.ctx, subs[0], delivery.Filter{States: []delivery.DeliveryState{delivery.Pending}}, 0, 1)
 		b.is.NoErr(err)
-		b.is.NoErr(b.store.Discard(b.ctx, subs[0], page[0].ID, "x"))
+		b.is.NoErr(b.store.Discard(b.ctx, subs[0], page.Deliveries[0].ID, "x"))
 	})
 	cheap(t, what, batch, seen, "DeliveryLock", "DeliveryInFlight", "DeliveryRemove", "StreamWake")
 }

@@ -187,6 +187,58 @@ FROM (
 ) x
 ORDER BY x.seq ASC LIMIT @max::integer;
 
+-- name: LogWindow :many
+--
+-- How far the next so many entries before a seq reach, newest first: the seq of the one
+-- behind them, and when it was written; no row if there are not so many. A filter that
+-- no index carries, as that by event type, is looked for between the two, so that a page
+-- costs what it reads and not what the log holds. Counts by the index that the states
+-- allow: of the dead letters, of what was not delivered, of an asset, or of all.
+SELECT w.seq, coalesce((SELECT s.created_at FROM postlane.settled s WHERE s.subscription_id = @subscription_id AND s.seq = w.seq LIMIT 1),
+                       (SELECT d.created_at FROM postlane.deliveries d WHERE d.subscription_id = @subscription_id AND d.seq = w.seq LIMIT 1),
+                       now())::timestamptz AS at
+FROM (
+    (SELECT d.seq
+     FROM postlane.deliveries d
+     WHERE @live::boolean AND d.subscription_id = @subscription_id AND d.seq < @before::bigint AND d.seq > @after::bigint
+       AND (NOT @held_only::boolean OR d.held_at IS NOT NULL)
+       AND (NOT @of_asset::boolean OR coalesce(d.asset, '') = @asset::text)
+     ORDER BY d.seq DESC OFFSET @entries::integer LIMIT 1)
+    UNION ALL
+    (SELECT s.seq
+     FROM postlane.settled s
+     WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint AND s.seq > @after::bigint
+       AND (NOT @dead_only::boolean OR s.state = 'dead')
+       AND (NOT @undelivered_only::boolean OR s.state <> 'delivered')
+       AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
+     ORDER BY s.seq DESC OFFSET @entries::integer LIMIT 1)
+) w
+ORDER BY w.seq DESC LIMIT 1;
+
+-- name: LogWindowOldest :many
+--
+-- The same, oldest first, after a seq.
+SELECT w.seq, coalesce((SELECT s.created_at FROM postlane.settled s WHERE s.subscription_id = @subscription_id AND s.seq = w.seq LIMIT 1),
+                       (SELECT d.created_at FROM postlane.deliveries d WHERE d.subscription_id = @subscription_id AND d.seq = w.seq LIMIT 1),
+                       now())::timestamptz AS at
+FROM (
+    (SELECT d.seq
+     FROM postlane.deliveries d
+     WHERE @live::boolean AND d.subscription_id = @subscription_id AND d.seq < @before::bigint AND d.seq > @after::bigint
+       AND (NOT @held_only::boolean OR d.held_at IS NOT NULL)
+       AND (NOT @of_asset::boolean OR coalesce(d.asset, '') = @asset::text)
+     ORDER BY d.seq ASC OFFSET @entries::integer LIMIT 1)
+    UNION ALL
+    (SELECT s.seq
+     FROM postlane.settled s
+     WHERE @done::boolean AND s.subscription_id = @subscription_id AND s.seq < @before::bigint AND s.seq > @after::bigint
+       AND (NOT @dead_only::boolean OR s.state = 'dead')
+       AND (NOT @undelivered_only::boolean OR s.state <> 'delivered')
+       AND (NOT @of_asset::boolean OR coalesce(s.asset, '') = @asset::text)
+     ORDER BY s.seq ASC OFFSET @entries::integer LIMIT 1)
+) w
+ORDER BY w.seq ASC LIMIT 1;
+
 -- name: LogAttempts :many
 --
 -- The attempts of a delivery, first to last, revivals included.

@@ -43,6 +43,10 @@ type Config struct {
 	Rate  float64
 	Burst int
 
+	// Search is how long a list looks for entries of which its filter leaves few, before
+	// it answers with what it has. Default: delivery.Filter's.
+	Search time.Duration
+
 	// Logger is told what a person should know. Default: slog.Default().
 	Logger *slog.Logger
 }

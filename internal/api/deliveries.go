@@ -50,7 +50,7 @@ type discardDelivery struct {
 func (a *api) deliveryRoutes() {
 	const base = "/v1/subscriptions/{id}/deliveries"
 	register(a, operation(http.MethodGet, base, "list-deliveries", tagDeliveries, "List a subscription's deliveries",
-		"The log: what is pending, in flight and settled, without payloads."), a.listDeliveries)
+		"The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end."), a.listDeliveries)
 	register(a, operation(http.MethodGet, base+"/{delivery_id}", "get-delivery", tagDeliveries, "Get a delivery with its attempts",
 		"The attempts made after a manual retry say so, with when and who. An attempt's answer is the beginning of what the endpoint said, as text. No payload."), a.getDelivery)
 	register(a, operation(http.MethodPost, base+"/{delivery_id}/retry", "retry-delivery", tagDeliveries, "Retry a dead letter",
@@ -66,7 +66,7 @@ func (a *api) listDeliveries(ctx context.Context, in *listDeliveries) (*answer[v
 	if err != nil {
 		return nil, err
 	}
-	f := delivery.Filter{EventType: in.EventType, Asset: in.Asset, OfAsset: in.ofAsset, Since: in.Since, Until: in.Until}
+	f := delivery.Filter{EventType: in.EventType, Asset: in.Asset, OfAsset: in.ofAsset, Since: in.Since, Until: in.Until, Within: a.Search}
 	slices.Sort(in.State)
 	for _, name := range in.State {
 		state, err := delivery.ParseDeliveryState(name)
@@ -91,13 +91,18 @@ func (a *api) listDeliveries(ctx context.Context, in *listDeliveries) (*answer[v
 	if in.Order == "oldest" {
 		read = a.Store.DeliveriesOldest
 	}
-	list, err := read(ctx, sub.ID, f, from, in.Limit+1)
+	page, err := read(ctx, sub.ID, f, from, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	return listed(a, name, in.Limit, list,
+	list := listed(a, name, in.Limit, page.Deliveries,
 		func(d delivery.Delivery) view.Delivery { return view.NewDelivery(sub.ID, &d) },
-		func(d delivery.Delivery) string { return d.ID.String() }), nil
+		func(d delivery.Delivery) string { return d.ID.String() })
+	if len(page.Deliveries) <= in.Limit && page.Next != 0 { // not all was looked at
+		next := a.cursors.make(name, page.Next.String())
+		list.Body.NextCursor = &next
+	}
+	return list, nil
 }
 
 func (a *api) getDelivery(ctx context.Context, in *ByDelivery) (*answer[view.DeliveryWithAttempts], error) {

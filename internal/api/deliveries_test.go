@@ -18,6 +18,7 @@ import (
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/delivery/retry"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/api"
 	"github.com/postlane-go/postlane/internal/keys"
 )
 
@@ -83,6 +84,32 @@ func TestBC46_PagesOfRowsWithOneTime(t *testing.T) {
 }
 
 // A cursor that was made up, changed or taken elsewhere is refused.
+// A page of which the filter leaves little may be short or empty, and the cursor goes on.
+func TestShortPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Search = time.Nanosecond })
+	sub := b.subscribe(nil)
+	b.exec(`INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, created_at, settled_at, attempts, state)
+		SELECT $1, n, 'acme', 'e' || n, CASE WHEN n % 2500 = 7 THEN 'rare' ELSE 'usual' END, now(), now(), 1, 'delivered' FROM generate_series(1, 10000) n`, b.id(sub))
+	for order, want := range map[string][]string{"newest": {"dlv_7507", "dlv_5007", "dlv_2507", "dlv_7"}, "oldest": {"dlv_7", "dlv_2507", "dlv_5007", "dlv_7507"}} {
+		var got []string
+		empty := 0
+		for cursor, more := "", true; more; {
+			v := b.want(200, b.acme, "GET", sub+"/deliveries?event_type=rare&order="+order+"&cursor="+cursor, nil).object(b)
+			list := v["data"].([]any)
+			for _, d := range list {
+				got = append(got, d.(map[string]any)["id"].(string))
+			}
+			cursor, more = v["next_cursor"].(string)
+			if more && len(list) == 0 {
+				empty++
+			}
+		}
+		b.is.Equal(got, want)
+		b.is.True(empty > 3)
+	}
+}
+
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -95,17 +95,17 @@ func (a *app) deliveryList(ctx context.Context, c *cli.Command, store *delivery.
 	if _, err := store.Subscription(ctx, sub); err != nil {
 		return err
 	}
-	list, err := read(ctx, sub, f, from, limit)
+	page, err := read(ctx, sub, f, from, limit)
 	if err != nil {
 		return err
 	}
 	next := ""
-	if len(list) == limit {
-		next = list[limit-1].ID.String()
+	if page.Next != 0 {
+		next = page.Next.String()
 	}
-	views := make([]view.Delivery, len(list))
-	for i := range list {
-		views[i] = view.NewDelivery(sub, &list[i])
+	views := make([]view.Delivery, len(page.Deliveries))
+	for i := range page.Deliveries {
+		views[i] = view.NewDelivery(sub, &page.Deliveries[i])
 	}
 	return a.print(c, view.NewList(views, next), func(w io.Writer) {
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -118,6 +118,9 @@ func (a *app) deliveryList(ctx context.Context, c *cli.Command, store *delivery.
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", v.ID, state, v.Attempts, v.EventType, mark(v.Asset), v.CreatedAt.Format(time.RFC3339), markTime(v.DueAt), mark(v.Reason))
 		}
 		t.Flush()
+		if !page.Searched.IsZero() {
+			fmt.Fprintln(w, "searched as far as", page.Searched.UTC().Format(time.RFC3339))
+		}
 		if next != "" {
 			fmt.Fprintf(w, "more with: -%s %s\n", on, next)
 		}

@@ -34,6 +34,10 @@ type Config struct {
 	// Session is how long a session lasts. Default: 12 hours.
 	Session time.Duration
 
+	// Search is how long a page looks for deliveries of which its filter leaves few,
+	// before it shows what it has. Default: 600 ms.
+	Search time.Duration
+
 	// Logger is told what a person should know. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -66,6 +70,7 @@ func New(c Config) (*Console, error) {
 		return nil, errors.New("console: needs a Pool, a Store and a Sender")
 	}
 	c.Session = cmp.Or(c.Session, 12*time.Hour)
+	c.Search = cmp.Or(c.Search, 600*time.Millisecond)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	x := &Console{Config: c, keys: keys.New(c.Pool, c.OperatorKey), audit: audit.New(c.Pool), signIns: newSignIns()}
 	if c.OperatorKey != "" {

@@ -25,8 +25,10 @@ type deliveriesView struct {
 	Rows   []deliveryRow
 	Next   string
 	First  string
-	// Searched counts the endpoints that were read, where not all were.
+	// Searched counts the endpoints that were read, where not all were, and Until is how
+	// far back they were, where the page is short and not the last.
 	Searched int
+	Until    time.Time
 	// Endpoints are those to choose from, where they are few.
 	Endpoints []*delivery.Subscription
 }
@@ -93,10 +95,12 @@ func (v *visit) deliveries() error {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, 6*time.Second)
 	defer cancel()
+	f.Within = v.Search
+	var found logPage
 	if body.Sub != nil {
-		body.Rows, err = v.log(ctx, body.Sub.ID, body.Sub.Tenant, body.Sub.URL, f, rowsPerPage+1)
+		found, err = v.log(ctx, body.Sub.ID, body.Sub.Tenant, body.Sub.URL, f, rowsPerPage+1)
 	} else {
-		body.Rows, body.Searched, err = v.logOfAll(ctx, f, rowsPerPage+1)
+		found, body.Searched, err = v.logOfAll(ctx, f, rowsPerPage+1)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && v.ctx.Err() == nil {
 		err = delivery.ErrTooBroad
@@ -104,6 +108,7 @@ func (v *visit) deliveries() error {
 	if err != nil {
 		return err
 	}
+	body.Rows = found.rows
 	address := func(before string) string {
 		pairs := []string{"endpoint", f.Endpoint, "type", f.Type, "asset", f.Asset, "since", f.Since, "until", f.Until, "before", before}
 		path := v.path("deliveries", pairs...)
@@ -119,6 +124,8 @@ func (v *visit) deliveries() error {
 		body.Rows = body.Rows[:rowsPerPage]
 		last := body.Rows[rowsPerPage-1]
 		body.Next = address(cursor{last.ID, last.Sub}.String())
+	} else if found.next != 0 {
+		body.Next, body.Until = address(cursor{found.next, math.MaxInt64}.String()), found.searched
 	}
 	if f.before != (cursor{}) {
 		body.First = address("")
@@ -220,92 +227,4 @@ func (v *visit) time(name string) (string, time.Time, error) {
 		}
 	}
 	return "", time.Time{}, invalid(fmt.Sprintf("%q is no time: write it in UTC as 2026-01-31T15:04.", text))
-}
-
-// log is a page of one subscription's deliveries.
-func (v *visit) log(ctx context.Context, sub delivery.SubscriptionID, tenant, url string, f filter, most int) ([]deliveryRow, error) {
-	before := f.before.id
-	if before != 0 && sub > f.before.sub {
-		before++ // of the same event, and still to be shown
-	}
-	list, err := v.Store.Deliveries(ctx, sub, f.Filter, before, most)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]deliveryRow, len(list))
-	for i := range list {
-		rows[i] = deliveryRow{Delivery: list[i], Sub: sub, URL: url, Tenant: tenant, Mark: deliveryMark(&list[i])}
-	}
-	return rows, nil
-}
-
-// logOfAll is a page of all subscriptions' deliveries. There is no index of all of them,
-// and none is needed: the subscriptions are read one by one, in the order of the newest
-// delivery that each can have, until none that is left can have a newer one than the page.
-func (v *visit) logOfAll(ctx context.Context, f filter, most int) (rows []deliveryRow, searched int, err error) {
-	subscriptions := 2000
-	if f.EventType != "" {
-		subscriptions = 300 // each is read further than a page, since no index is by type
-	}
-	before := int64(math.MaxInt64)
-	if f.before.id != 0 {
-		before = int64(f.before.id) + 1
-	}
-	arg := &dbgen.ConsoleNewestParams{Before: before, Tenant: v.tenant(), Max: int32(subscriptions)}
-	var list []*dbgen.ConsoleNewestRow
-	err = v.read(func(tx pgx.Tx) (err error) {
-		list, err = newest(ctx, tx, &f, arg)
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	for i, s := range list {
-		if len(rows) >= most && int64(rows[most-1].ID) > s.Newest {
-			break
-		}
-		got, err := v.log(ctx, delivery.SubscriptionID(s.ID), s.Tenant, s.Url, f, most)
-		if err != nil {
-			return nil, 0, err
-		}
-		rows = append(rows, got...)
-		slices.SortFunc(rows, func(a, b deliveryRow) int {
-			return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.Sub, b.Sub))
-		})
-		rows = rows[:min(len(rows), most)]
-		if i == subscriptions-1 {
-			searched = subscriptions
-		}
-	}
-	return rows, searched, nil
-}
-
-// newest lists subscriptions by what they have newest that a filter may choose, or by more
-// than that: by the index that is the best for it.
-func newest(ctx context.Context, tx pgx.Tx, f *filter, arg *dbgen.ConsoleNewestParams) (list []*dbgen.ConsoleNewestRow, err error) {
-	states := f.States
-	only := func(these ...delivery.DeliveryState) bool {
-		return len(states) > 0 && !slices.ContainsFunc(states, func(s delivery.DeliveryState) bool { return !slices.Contains(these, s) })
-	}
-	switch {
-	case f.OfAsset:
-		rows, err := queries.ConsoleNewestOfAsset(ctx, tx, &dbgen.ConsoleNewestOfAssetParams{Asset: f.Asset, Before: arg.Before, Tenant: arg.Tenant, Max: arg.Max})
-		for _, r := range rows {
-			list = append(list, (*dbgen.ConsoleNewestRow)(r))
-		}
-		return list, err
-	case only(delivery.Pending, delivery.Delivering):
-		rows, err := queries.ConsoleNewestLive(ctx, tx, (*dbgen.ConsoleNewestLiveParams)(arg))
-		for _, r := range rows {
-			list = append(list, (*dbgen.ConsoleNewestRow)(r))
-		}
-		return list, err
-	case only(delivery.Dead, delivery.Discarded):
-		rows, err := queries.ConsoleNewestUndelivered(ctx, tx, (*dbgen.ConsoleNewestUndeliveredParams)(arg))
-		for _, r := range rows {
-			list = append(list, (*dbgen.ConsoleNewestRow)(r))
-		}
-		return list, err
-	}
-	return queries.ConsoleNewest(ctx, tx, arg)
 }

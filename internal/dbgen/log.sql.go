@@ -516,3 +516,157 @@ func (q *Queries) LogState(ctx context.Context, db DBTX, arg *LogStateParams) (s
 	err := row.Scan(&state)
 	return state, err
 }
+
+const LogWindow = `-- name: LogWindow :many
+SELECT w.seq, coalesce((SELECT s.created_at FROM postlane.settled s WHERE s.subscription_id = $1 AND s.seq = w.seq LIMIT 1),
+                       (SELECT d.created_at FROM postlane.deliveries d WHERE d.subscription_id = $1 AND d.seq = w.seq LIMIT 1),
+                       now())::timestamptz AS at
+FROM (
+    (SELECT d.seq
+     FROM postlane.deliveries d
+     WHERE $2::boolean AND d.subscription_id = $1 AND d.seq < $3::bigint AND d.seq > $4::bigint
+       AND (NOT $5::boolean OR d.held_at IS NOT NULL)
+       AND (NOT $6::boolean OR coalesce(d.asset, '') = $7::text)
+     ORDER BY d.seq DESC OFFSET $8::integer LIMIT 1)
+    UNION ALL
+    (SELECT s.seq
+     FROM postlane.settled s
+     WHERE $9::boolean AND s.subscription_id = $1 AND s.seq < $3::bigint AND s.seq > $4::bigint
+       AND (NOT $10::boolean OR s.state = 'dead')
+       AND (NOT $11::boolean OR s.state <> 'delivered')
+       AND (NOT $6::boolean OR coalesce(s.asset, '') = $7::text)
+     ORDER BY s.seq DESC OFFSET $8::integer LIMIT 1)
+) w
+ORDER BY w.seq DESC LIMIT 1
+`
+
+type LogWindowParams struct {
+	SubscriptionID  int64
+	Live            bool
+	Before          int64
+	After           int64
+	HeldOnly        bool
+	OfAsset         bool
+	Asset           string
+	Entries         int32
+	Done            bool
+	DeadOnly        bool
+	UndeliveredOnly bool
+}
+
+type LogWindowRow struct {
+	Seq int64
+	At  time.Time
+}
+
+// How far the next so many entries before a seq reach, newest first: the seq of the one
+// behind them, and when it was written; no row if there are not so many. A filter that
+// no index carries, as that by event type, is looked for between the two, so that a page
+// costs what it reads and not what the log holds. Counts by the index that the states
+// allow: of the dead letters, of what was not delivered, of an asset, or of all.
+func (q *Queries) LogWindow(ctx context.Context, db DBTX, arg *LogWindowParams) ([]*LogWindowRow, error) {
+	rows, err := db.Query(ctx, LogWindow,
+		arg.SubscriptionID,
+		arg.Live,
+		arg.Before,
+		arg.After,
+		arg.HeldOnly,
+		arg.OfAsset,
+		arg.Asset,
+		arg.Entries,
+		arg.Done,
+		arg.DeadOnly,
+		arg.UndeliveredOnly,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*LogWindowRow
+	for rows.Next() {
+		var i LogWindowRow
+		if err := rows.Scan(&i.Seq, &i.At); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LogWindowOldest = `-- name: LogWindowOldest :many
+SELECT w.seq, coalesce((SELECT s.created_at FROM postlane.settled s WHERE s.subscription_id = $1 AND s.seq = w.seq LIMIT 1),
+                       (SELECT d.created_at FROM postlane.deliveries d WHERE d.subscription_id = $1 AND d.seq = w.seq LIMIT 1),
+                       now())::timestamptz AS at
+FROM (
+    (SELECT d.seq
+     FROM postlane.deliveries d
+     WHERE $2::boolean AND d.subscription_id = $1 AND d.seq < $3::bigint AND d.seq > $4::bigint
+       AND (NOT $5::boolean OR d.held_at IS NOT NULL)
+       AND (NOT $6::boolean OR coalesce(d.asset, '') = $7::text)
+     ORDER BY d.seq ASC OFFSET $8::integer LIMIT 1)
+    UNION ALL
+    (SELECT s.seq
+     FROM postlane.settled s
+     WHERE $9::boolean AND s.subscription_id = $1 AND s.seq < $3::bigint AND s.seq > $4::bigint
+       AND (NOT $10::boolean OR s.state = 'dead')
+       AND (NOT $11::boolean OR s.state <> 'delivered')
+       AND (NOT $6::boolean OR coalesce(s.asset, '') = $7::text)
+     ORDER BY s.seq ASC OFFSET $8::integer LIMIT 1)
+) w
+ORDER BY w.seq ASC LIMIT 1
+`
+
+type LogWindowOldestParams struct {
+	SubscriptionID  int64
+	Live            bool
+	Before          int64
+	After           int64
+	HeldOnly        bool
+	OfAsset         bool
+	Asset           string
+	Entries         int32
+	Done            bool
+	DeadOnly        bool
+	UndeliveredOnly bool
+}
+
+type LogWindowOldestRow struct {
+	Seq int64
+	At  time.Time
+}
+
+// The same, oldest first, after a seq.
+func (q *Queries) LogWindowOldest(ctx context.Context, db DBTX, arg *LogWindowOldestParams) ([]*LogWindowOldestRow, error) {
+	rows, err := db.Query(ctx, LogWindowOldest,
+		arg.SubscriptionID,
+		arg.Live,
+		arg.Before,
+		arg.After,
+		arg.HeldOnly,
+		arg.OfAsset,
+		arg.Asset,
+		arg.Entries,
+		arg.Done,
+		arg.DeadOnly,
+		arg.UndeliveredOnly,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*LogWindowOldestRow
+	for rows.Next() {
+		var i LogWindowOldestRow
+		if err := rows.Scan(&i.Seq, &i.At); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

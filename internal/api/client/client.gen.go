@@ -1218,7 +1218,7 @@ type ClientInterface interface {
 
 	// ListDeliveries List a subscription's deliveries
 	//
-	// The log: what is pending, in flight and settled, without payloads.
+	// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 	//
 	// Corresponds with GET /v1/subscriptions/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1626,7 +1626,7 @@ func (c *Client) UpdateSubscription(ctx context.Context, id string, body UpdateS
 
 // ListDeliveries List a subscription's deliveries
 //
-// The log: what is pending, in flight and settled, without payloads.
+// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 //
 // Corresponds with GET /v1/subscriptions/{id}/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3278,7 +3278,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeliveriesWithResponse List a subscription's deliveries
 	//
-	// The log: what is pending, in flight and settled, without payloads.
+	// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4756,7 +4756,7 @@ func (c *ClientWithResponses) UpdateSubscriptionWithResponse(ctx context.Context
 
 // ListDeliveriesWithResponse List a subscription's deliveries
 //
-// The log: what is pending, in flight and settled, without payloads.
+// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 //
 // Returns a wrapper object for the known response body format(s).
 //
