@@ -41,11 +41,9 @@ var forgets = map[string]bool{
 	PostgresRestart: true, PostgresCrash: true, Failover: true, Terminate: true, DiskFull: true,
 }
 
-// expires says which faults can make a lease run out while its holder's request is open.
-var expires = map[string]bool{
-	Freeze: true, PoolExhausted: true, Blackhole: true, Delay: true,
-	PostgresRestart: true, PostgresCrash: true, Failover: true, DiskFull: true,
-}
+// frozen is the only fault that lets a lease run out while its holder's request is open:
+// a process that runs gives a request up before its lease can end, database or not.
+var frozen = map[string]bool{Freeze: true}
 
 // locks are faults that lock a table for as long as they take.
 var locks = map[string]bool{VacuumFull: true, Reindex: true}
@@ -104,9 +102,13 @@ func (e *evidence) explainedDuplicate(s *subscription, first, again *request) bo
 	return e.hit(forgets, first.At, again.At, 0, first.Worker)
 }
 
-// explainedOverlap reports whether a lease ran out while its request was open, or
-// before a frozen process got to send it: that takes a fault of half a lease.
+// explainedOverlap reports whether the holder of the open request was frozen until its
+// lease had run out, or the sender of the next one before it got to send it.
 func (e *evidence) explainedOverlap(open, next *request) bool {
-	lease := int64(e.run.Lease)
-	return e.hit(expires, open.At-lease, next.At, lease/2, open.Worker, next.Worker)
+	lease, timeout := int64(e.run.Lease), int64(e.run.Timeout)
+	// A request starts no later after its claim than this.
+	begin := (lease - timeout) / 2
+	expired := next.At >= open.At+lease-begin-notice
+	return expired && e.hit(frozen, open.At, next.At, lease/2, open.Worker) ||
+		e.hit(frozen, next.At, next.At, lease/2, next.Worker)
 }

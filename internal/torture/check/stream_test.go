@@ -103,20 +103,20 @@ func TestOverlapThatASenderLeft(t *testing.T) {
 
 func TestOverlapOfAFrozenProcess(t *testing.T) {
 	t.Parallel()
+	explained, overlap := map[string]int{"explained_overlaps": 1, "retries": 1}, map[string]int{"overlaps": 1, "retries": 1}
 	for name, c := range map[string]struct {
 		kind, target string
 		began, ended int64
 		want         map[string]int
 	}{
-		"frozen":               {check.Freeze, "w1", 10_050, 20_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
-		"cut off":              {check.Blackhole, "w1", 9_000, 14_500, map[string]int{"explained_overlaps": 1, "retries": 1}},
-		"too short":            {check.Blackhole, "w1", 13_500, 13_600, map[string]int{"overlaps": 1, "retries": 1}},
-		"another":              {check.Freeze, "w3", 10_050, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
-		"later":                {check.Freeze, "w1", 15_500, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
-		"of no consequence":    {check.ClockShift, "w1", 10_050, 20_000, map[string]int{"overlaps": 1, "retries": 1}},
-		"the whole database":   {check.PostgresCrash, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
-		"a table, for long":    {check.VacuumFull, "", 10_050, 14_000, map[string]int{"explained_overlaps": 1, "retries": 1}},
-		"a table, for a blink": {check.VacuumFull, "", 14_050, 14_060, map[string]int{"overlaps": 1, "retries": 1}},
+		"frozen":            {check.Freeze, "w1", 10_050, 20_000, explained},
+		"too short":         {check.Freeze, "w1", 13_500, 13_600, overlap},
+		"another":           {check.Freeze, "w3", 10_050, 20_000, overlap},
+		"later":             {check.Freeze, "w1", 15_500, 20_000, overlap},
+		"its successor":     {check.Freeze, "w2", 10_050, 14_900, explained},
+		"cut off":           {check.Blackhole, "w1", 9_000, 14_500, overlap}, // a process that runs gives up in time
+		"of no consequence": {check.ClockShift, "w1", 10_050, 20_000, overlap},
+		"the database":      {check.PostgresCrash, "", 10_050, 14_000, overlap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,6 +129,17 @@ func TestOverlapOfAFrozenProcess(t *testing.T) {
 			s.judged(c.want)
 		})
 	}
+}
+
+func TestNoLeaseRunsOutAtOnce(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	a := event("a", "x")
+	s.commits("1", 10, 20, a)
+	s.arrival(a, "w1", 10_000, journal.End{At: at(20_001), How: journal.Left}, nil)
+	s.arrives(a, "w2", 12_500, 12_510, 200) // the lease is of 4 s
+	s.fault(check.Freeze, "w1", 10_050, 20_000)
+	s.judged(map[string]int{"overlaps": 1, "retries": 1})
 }
 
 func TestRequestsOfAKilledReceiverEndWithIt(t *testing.T) {
