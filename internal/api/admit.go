@@ -81,8 +81,11 @@ func (a *api) authenticate(r *http.Request) (*keys.Caller, *Problem) {
 	if text = strings.TrimSpace(text); text == "" || !strings.EqualFold(scheme, "Bearer") {
 		return nil, unauthorized.problem("Send a key as: Authorization: Bearer KEY.").with("WWW-Authenticate", `Bearer realm="postlane"`)
 	}
-	who, err := a.keys.Find(r.Context(), text)
+	who, err := a.attempts.Find(r.Context(), r.RemoteAddr, text)
+	many, limited := errors.AsType[*keys.TooManyError](err)
 	switch {
+	case limited:
+		return nil, tooMany.problem("Too many wrong keys came from this address.").with("Retry-After", strconv.Itoa(int(many.Wait/time.Second)+1))
 	case errors.Is(err, keys.ErrUnknown):
 		return nil, unauthorized.problem("The key is unknown or revoked.").
 			with("WWW-Authenticate", `Bearer realm="postlane", error="invalid_token"`)

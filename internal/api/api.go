@@ -67,6 +67,7 @@ const (
 type api struct {
 	Config
 	keys     *keys.Store
+	attempts *keys.Attempts
 	audit    *audit.Log
 	cursors  cursors
 	limits   *limits
@@ -89,6 +90,7 @@ func New(c Config) (http.Handler, error) {
 		Config: c, keys: keys.New(c.Pool, c.OperatorKey), audit: audit.New(c.Pool), cursors: cursors{c.CursorKey},
 		limits: newLimits(c.Rate, c.Burst),
 	}
+	a.attempts = keys.NewAttempts(a.keys)
 	mux := http.NewServeMux()
 	a.document = humago.New(mux, description())
 	a.document.UseMiddleware(a.admit)

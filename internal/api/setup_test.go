@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -39,6 +40,9 @@ type bundle struct {
 	store *delivery.Store
 	keys  *keys.Store
 	api   http.Handler
+	// address is where requests come from; "": each from another place.
+	address string
+	asked   int
 	// acme and other may write for their tenants, reader may read for acme.
 	acme, other, reader string
 }
@@ -110,6 +114,10 @@ func (b *bundle) do(key, method, path string, body any) answer {
 	}
 	r := httptest.NewRequestWithContext(b.ctx, method, path, reader)
 	r.Header.Set("Content-Type", "application/json")
+	if r.RemoteAddr = b.address; b.address == "" {
+		b.asked++
+		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1024", b.asked/256, b.asked%256)
+	}
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"net/http"
 	"slices"
@@ -207,6 +208,27 @@ func TestBC55_GetAndHeadChangeNothing(t *testing.T) {
 		}
 	}
 	b.is.Equal(one[int64](b, `SELECT count(*) FROM postlane.audit`), audited)
+}
+
+// Whoever tries wrong keys waits soon; whoever has a right one does not, also behind the
+// same proxy.
+func TestWrongKeysAreLimited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.address = "192.0.2.7:1024"
+	b.want(200, b.acme, "GET", "/v1/subscriptions", nil)
+	wrong := "plk_" + strings.Repeat("A", 52)
+	wrong += fmt.Sprintf("%08X", crc32.ChecksumIEEE([]byte(wrong))) // well-formed
+	for range keys.WrongKeys {
+		b.refused("unauthorized", b.do(wrong, "GET", "/v1/subscriptions", nil))
+	}
+	limited := b.do(wrong, "GET", "/v1/subscriptions", nil)
+	b.refused("too_many_requests", limited)
+	b.is.True(limited.header.Get("Retry-After") != "")
+	b.want(200, b.acme, "GET", "/v1/subscriptions", nil)
+	b.refused("too_many_requests", b.do(operatorKey, "GET", "/v1/subscriptions", nil)) // a person may have chosen it
+	b.address = "192.0.2.8:1024"
+	b.want(200, operatorKey, "GET", "/v1/subscriptions", nil)
 }
 
 // A revocation holds from the moment that it is answered.

@@ -58,7 +58,7 @@ type Console struct {
 	keys     *keys.Store
 	audit    *audit.Log
 	operator *[sha256.Size]byte
-	signIns  *signIns
+	attempts *keys.Attempts
 	handler  http.Handler
 }
 
@@ -72,7 +72,8 @@ func New(c Config) (*Console, error) {
 	c.Session = cmp.Or(c.Session, 12*time.Hour)
 	c.Search = cmp.Or(c.Search, 600*time.Millisecond)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	x := &Console{Config: c, keys: keys.New(c.Pool, c.OperatorKey), audit: audit.New(c.Pool), signIns: newSignIns()}
+	x := &Console{Config: c, keys: keys.New(c.Pool, c.OperatorKey), audit: audit.New(c.Pool)}
+	x.attempts = keys.NewAttempts(x.keys)
 	if c.OperatorKey != "" {
 		sum := sha256.Sum256([]byte(c.OperatorKey))
 		x.operator = &sum

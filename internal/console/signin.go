@@ -3,16 +3,11 @@ package console
 import (
 	"crypto/rand"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/postlane-go/postlane/internal/keys"
 )
@@ -56,17 +51,17 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		c.askForKey(w, r, http.StatusForbidden, v)
 		return
 	}
-	from := address(r)
-	if wait := c.signIns.wait(from); wait > 0 {
-		v.Problem = "Too many wrong keys. Try again in " + strconv.Itoa(int(wait.Seconds())+1) + " seconds."
-		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
+	from := keys.Place(r.RemoteAddr)
+	key := strings.TrimSpace(r.PostFormValue("key"))
+	who, err := c.attempts.Find(r.Context(), r.RemoteAddr, key)
+	if many, ok := errors.AsType[*keys.TooManyError](err); ok {
+		seconds := strconv.Itoa(int(many.Wait.Seconds()) + 1)
+		v.Problem = "Too many wrong keys. Try again in " + seconds + " seconds."
+		w.Header().Set("Retry-After", seconds)
 		c.askForKey(w, r, http.StatusTooManyRequests, v)
 		return
 	}
-	key := strings.TrimSpace(r.PostFormValue("key"))
-	who, err := c.keys.Find(r.Context(), key)
 	if errors.Is(err, keys.ErrUnknown) {
-		c.signIns.failed(from)
 		c.Logger.Warn("somebody tried to sign in with a wrong key", "from", from)
 		v.Problem = "There is no such key, or it is revoked."
 		c.askForKey(w, r, http.StatusUnauthorized, v)
@@ -128,70 +123,4 @@ func within(next string) string {
 		return Root
 	}
 	return u.RequestURI()
-}
-
-// address is where a request comes from, for counting: an IPv6 network is one place.
-func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if a = a.Unmap(); a.Is6() {
-		if p, err := a.WithZone("").Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return a.String()
-}
-
-// signIns counts wrong keys: ten at once from one address, then one in six seconds, and
-// ten times that from everywhere. A key cannot be guessed anyway; this keeps the guessing
-// from costing anything.
-type signIns struct {
-	mu   sync.Mutex
-	all  *rate.Limiter
-	from map[string]*rate.Limiter
-}
-
-const (
-	wrongKeys     = 10
-	wrongKeyEvery = 6 * time.Second
-	maxAddresses  = 10_000
-)
-
-func newSignIns() *signIns {
-	return &signIns{all: rate.NewLimiter(10*rate.Every(wrongKeyEvery), 10*wrongKeys), from: map[string]*rate.Limiter{}}
-}
-
-// wait returns for how long an address has to wait before it may try again.
-func (s *signIns) wait(from string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.from[from]; l != nil && l.Tokens() < 1 {
-		return time.Duration((1 - l.Tokens()) * float64(wrongKeyEvery))
-	}
-	if s.all.Tokens() < 1 {
-		return wrongKeyEvery / 10
-	}
-	return 0
-}
-
-// failed counts a wrong key.
-func (s *signIns) failed(from string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.from[from]
-	if l == nil {
-		if len(s.from) >= maxAddresses {
-			clear(s.from)
-		}
-		l = rate.NewLimiter(rate.Every(wrongKeyEvery), wrongKeys)
-		s.from[from] = l
-	}
-	l.Allow()
-	s.all.Allow()
 }

@@ -150,7 +150,7 @@ func (s *Store) Revoke(ctx context.Context, id string) (Key, error) {
 func (s *Store) Find(ctx context.Context, text string) (*Caller, error) {
 	sum := sha256.Sum256([]byte(text))
 	if s.operator != nil && subtle.ConstantTimeCompare(sum[:], s.operator[:]) == 1 {
-		return &Caller{ID: "operator", Name: "operator", Scope: Write}, nil
+		return &Caller{ID: operatorID, Name: operatorID, Scope: Write}, nil
 	}
 	if !wellFormed(text) {
 		return nil, ErrUnknown
@@ -177,6 +177,8 @@ func (s *Store) Find(ctx context.Context, text string) (*Caller, error) {
 const (
 	prefix   = "plk_"
 	idPrefix = "key_"
+	// operatorID is the caller's of the environment's key.
+	operatorID = "operator"
 )
 
 // newText returns the text of a new key: 260 random bits, and a checksum by which a
