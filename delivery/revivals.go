@@ -44,19 +44,22 @@ func RevivalOf(a *Attempt, revivals []Revival) *Revival {
 }
 
 // DeadLetters chooses dead letters of a subscription, those that hold their streams
-// included. The zero value chooses all. The fields are those of Filter.
+// included. The zero value chooses all. The first fields are those of Filter.
 type DeadLetters struct {
 	EventType    string
 	Asset        string
 	OfAsset      bool
 	Since, Until time.Time
+	// Reason: exactly this one, where OfReason is set; "" are those without one.
+	Reason   string
+	OfReason bool
 }
 
 // CountDead returns how many dead letters are in a range, after the given one (0: from
 // the first). ErrTooBroad if it cannot be told in time.
 func (s *Store) CountDead(ctx context.Context, sub SubscriptionID, d DeadLetters, after ID) (n int64, err error) {
 	err = s.bounded(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.RevivalCount, int64(sub), int64(after), d.EventType, d.OfAsset, d.Asset, optional(d.Since), optional(d.Until)).
+		b.Queue(dbgen.RevivalCount, int64(sub), int64(after), d.EventType, d.OfAsset, d.Asset, d.OfReason, d.Reason, optional(d.Since), optional(d.Until)).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 	})
 	if err != nil {
@@ -82,7 +85,7 @@ type Revived struct {
 func (s *Store) ReviveBatch(ctx context.Context, sub SubscriptionID, d DeadLetters, after ID, max int, who string) (Revived, error) {
 	r := Revived{Last: after}
 	err := s.boundedWrite(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.RevivalBatch, int64(sub), int64(after), d.EventType, d.OfAsset, d.Asset, optional(d.Since), optional(d.Until), int32(max), text(who)).
+		b.Queue(dbgen.RevivalBatch, int64(sub), int64(after), d.EventType, d.OfAsset, d.Asset, d.OfReason, d.Reason, optional(d.Since), optional(d.Until), int32(max), text(who)).
 			Query(func(rows pgx.Rows) error {
 				for rows.Next() {
 					var revived bool

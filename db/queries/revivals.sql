@@ -29,12 +29,14 @@ SELECT (SELECT count(*) FROM postlane.settled s
         WHERE s.subscription_id = @subscription_id AND s.state = 'dead' AND s.seq > @after::bigint
           AND (@event_type::text = '' OR s.event_type = @event_type::text)
           AND (NOT @of_asset::boolean OR (coalesce(s.asset, '') = @asset::text))
+          AND (NOT @of_reason::boolean OR (coalesce(s.reason, '') = @reason::text))
           AND (sqlc.narg('since')::timestamptz IS NULL OR s.created_at >= sqlc.narg('since')::timestamptz)
           AND (sqlc.narg('until')::timestamptz IS NULL OR s.created_at < sqlc.narg('until')::timestamptz))
      + (SELECT count(*) FROM postlane.deliveries d
         WHERE d.subscription_id = @subscription_id AND d.held_at IS NOT NULL AND d.seq > @after::bigint
           AND (@event_type::text = '' OR d.event_type = @event_type::text)
           AND (NOT @of_asset::boolean OR (coalesce(d.asset, '') = @asset::text))
+          AND (NOT @of_reason::boolean OR (coalesce(d.reason, '') = @reason::text))
           AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
           AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz));
 
@@ -49,6 +51,7 @@ WITH dead AS MATERIALIZED (
     WHERE s.subscription_id = @subscription_id AND s.state = 'dead' AND s.seq > @after::bigint
       AND (@event_type::text = '' OR s.event_type = @event_type::text)
       AND (NOT @of_asset::boolean OR (coalesce(s.asset, '') = @asset::text))
+      AND (NOT @of_reason::boolean OR (coalesce(s.reason, '') = @reason::text))
       AND (sqlc.narg('since')::timestamptz IS NULL OR s.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR s.created_at < sqlc.narg('until')::timestamptz)
     ORDER BY s.seq LIMIT @max::integer
@@ -59,6 +62,7 @@ held AS MATERIALIZED (
     WHERE d.subscription_id = @subscription_id AND d.held_at IS NOT NULL AND d.seq > @after::bigint
       AND (@event_type::text = '' OR d.event_type = @event_type::text)
       AND (NOT @of_asset::boolean OR (coalesce(d.asset, '') = @asset::text))
+      AND (NOT @of_reason::boolean OR (coalesce(d.reason, '') = @reason::text))
       AND (sqlc.narg('since')::timestamptz IS NULL OR d.created_at >= sqlc.narg('since')::timestamptz)
       AND (sqlc.narg('until')::timestamptz IS NULL OR d.created_at < sqlc.narg('until')::timestamptz)
     ORDER BY d.seq LIMIT @max::integer

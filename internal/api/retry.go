@@ -23,6 +23,7 @@ type retryDeliveries struct {
 		DryRun    bool             `json:"dry_run,omitempty" doc:"Count only"`
 		EventType string           `json:"event_type,omitempty" maxLength:"128" doc:"Exactly this type"`
 		Asset     Optional[string] `json:"asset,omitzero" maxLength:"512" doc:"Exactly this asset; null: those without one. Absent: any"`
+		Reason    Optional[string] `json:"reason,omitzero" maxLength:"10000" doc:"Died of exactly this, as the deliveries say it; null: without a reason. Absent: any"`
 		Since     time.Time        `json:"since,omitzero" doc:"Written at or after this time"`
 		Until     time.Time        `json:"until,omitzero" doc:"Written before this time"`
 		Max       int              `json:"max,omitempty" default:"10000" minimum:"1" maximum:"100000" doc:"Most to retry in this request"`
@@ -41,7 +42,7 @@ func (a *api) retryDeliveries(ctx context.Context, in *retryDeliveries) (*answer
 		return nil, err
 	}
 	b := &in.Body
-	letters := delivery.DeadLetters{EventType: b.EventType, OfAsset: b.Asset.Set, Asset: b.Asset.Value, Since: b.Since, Until: b.Until}
+	letters := delivery.DeadLetters{EventType: b.EventType, OfAsset: b.Asset.Set, Asset: b.Asset.Value, OfReason: b.Reason.Set, Reason: b.Reason.Value, Since: b.Since, Until: b.Until}
 	name := fmt.Sprintf("retry\x00%v\x00%+v", sub.ID, letters)
 	position, err := a.cursors.read(name, b.Cursor)
 	if err != nil {

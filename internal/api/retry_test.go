@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"github.com/postlane-go/postlane/delivery"
 )
 
 // deadLetters leaves n dead letters of a new subscription in the log, of which every
@@ -138,4 +140,20 @@ func TestKeysArePaged(t *testing.T) {
 	b.want(200, made["key"].(string), "GET", "/v1/keys", nil)
 	b.refused("read_only_key", b.do(made["key"].(string), "POST", "/v1/keys", map[string]any{"name": "x", "scope": "read", "tenant": "a"}))
 	b.refused("not_found", b.do(operatorKey, "POST", "/v1/keys/key_1/revoke", nil))
+}
+
+// A range may be those that died of one reason, as the console groups them.
+func TestRetryByReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(map[string]any{"on_dead": "hold"})
+	b.enqueue("a", "b", "c", "d")
+	b.settle(delivery.Failed, b.claim(4)...)
+	b.exec(`UPDATE postlane.deliveries SET reason = CASE WHEN asset IN ('a', 'c') THEN 'timed out' ELSE 'refused' END`)
+	retry := sub + "/deliveries/retry"
+	b.is.Equal(b.want(200, b.acme, "POST", retry, map[string]any{"dry_run": true, "reason": "timed out"}).object(b)["matched"], 2.)
+	b.is.Equal(b.want(200, b.acme, "POST", retry, map[string]any{"dry_run": true, "reason": nil}).object(b)["matched"], 0.)
+	b.is.Equal(b.want(200, b.acme, "POST", retry, map[string]any{"dry_run": true}).object(b)["matched"], 4.)
+	b.is.Equal(b.want(200, b.acme, "POST", retry, map[string]any{"reason": "timed out"}).object(b)["retried"], 2.)
+	b.is.Equal(one[string](b, `SELECT string_agg(asset, ' ' ORDER BY asset) FROM postlane.deliveries WHERE held_at IS NULL`), "a c")
 }

@@ -35,14 +35,14 @@ func (a *app) prune(ctx context.Context, c *cli.Command) error {
 	var removed retention.Removed
 	err = a.record(ctx, "prune", "", func(e *audit.Entry) (err error) {
 		removed, err = retention.Once(ctx, retention.Config{Pool: pool, Store: store, Keep: s.Keep})
-		e.Detail = fmt.Sprintf("%d deliveries, %d events, %d entries of this log", removed.Deliveries, removed.Events, removed.Audit)
+		e.Detail = fmt.Sprintf("%d deliveries, %d events, %d messages, %d entries of this log", removed.Deliveries, removed.Events, removed.Messages, removed.Audit)
 		return err
 	})
 	printed := a.print(c, removed, func(w io.Writer) {
-		fmt.Fprintf(w, "removed %d deliveries with %d attempts, %d events, %d entries of the audit log, %d sessions, %d signing secrets\n",
-			removed.Deliveries, removed.Attempts, removed.Events, removed.Audit, removed.Sessions, removed.Secrets)
+		fmt.Fprintf(w, "removed %d deliveries with %d attempts, %d events, %d messages of the outbox, %d entries of the audit log, %d sessions, %d signing secrets\n",
+			removed.Deliveries, removed.Attempts, removed.Events, removed.Messages, removed.Audit, removed.Sessions, removed.Secrets)
 		if s.Keep == (retention.Keep{}) {
-			fmt.Fprintln(w, "deliveries, events and the audit log are kept for ever; see: postlane prune -help")
+			fmt.Fprintln(w, "deliveries, events, messages and the audit log are kept for ever; see: postlane prune -help")
 		}
 	})
 	if err != nil {

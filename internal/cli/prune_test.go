@@ -28,9 +28,9 @@ func TestBC60_PruneFromTheCommandLine(t *testing.T) {
 func TestPruneRefusesAllThatIsWrongAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	code, _, errOut := s.run("", "prune", "-database-url", s.database, "-keep-settled", "soon", "-keep-dead", "-1h", "-keep-events", "1s", "-keep-audit", "99999999d")
+	code, _, errOut := s.run("", "prune", "-database-url", s.database, "-keep-settled", "soon", "-keep-dead", "-1h", "-keep-events", "1s", "-keep-audit", "99999999d", "-keep-messages", "0d")
 	s.is.Equal(code, 2)
-	for _, name := range []string{"POSTLANE_KEEP_SETTLED", "POSTLANE_KEEP_DEAD", "POSTLANE_KEEP_EVENTS", "POSTLANE_KEEP_AUDIT"} {
+	for _, name := range []string{"POSTLANE_KEEP_SETTLED", "POSTLANE_KEEP_DEAD", "POSTLANE_KEEP_EVENTS", "POSTLANE_KEEP_MESSAGES", "POSTLANE_KEEP_AUDIT"} {
 		s.is.True(strings.Contains(errOut, name))
 	}
 }

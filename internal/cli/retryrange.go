@@ -25,6 +25,7 @@ func (a *app) retryRangeCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Usage: "count them only"},
 			&cli.StringFlag{Name: "event-type", Usage: "exactly this type"},
 			&cli.StringFlag{Name: "asset", Usage: "exactly this asset; empty: those without one"},
+			&cli.StringFlag{Name: "reason", Usage: "died of exactly this, as deliveries list shows it"},
 			&cli.TimestampFlag{Name: "since", Usage: "written at or after this time (RFC 3339)", Config: at},
 			&cli.TimestampFlag{Name: "until", Usage: "written before this time (RFC 3339)", Config: at},
 			&cli.IntFlag{Name: "max", Usage: "most to retry (default: all)"}),
@@ -48,7 +49,7 @@ func (a *app) retryRange(ctx context.Context, c *cli.Command, store *delivery.St
 		return usage(c, "-max is %d; use 1 or more", most)
 	}
 	letters := delivery.DeadLetters{
-		EventType: c.String("event-type"), Asset: c.String("asset"), OfAsset: c.IsSet("asset"), Since: c.Timestamp("since"), Until: c.Timestamp("until"),
+		EventType: c.String("event-type"), Asset: c.String("asset"), OfAsset: c.IsSet("asset"), Reason: c.String("reason"), OfReason: c.IsSet("reason"), Since: c.Timestamp("since"), Until: c.Timestamp("until"),
 	}
 	did := view.RetriedRange{DryRun: c.Bool("dry-run")}
 	if did.Matched, err = store.CountDead(ctx, sub, letters, 0); err != nil {

@@ -18,8 +18,9 @@ const (
 	// deadEndpoints is how many endpoints a page of dead letters has.
 	deadEndpoints = 25
 	// retryMost and retryTime bound what one press of a button revives.
-	retryMost = 5000
-	retryTime = 10 * time.Second
+	retryMost  = 5000
+	retryBatch = 200
+	retryTime  = 10 * time.Second
 )
 
 type deadView struct {
@@ -202,8 +203,8 @@ func (v *visit) deadCount(sub *delivery.Subscription, reason string) (n int64, e
 	return n, err
 }
 
-// retryDead revives what was chosen, one letter at a time in the order of the streams, and
-// tells how far it got. What dies again meanwhile lies before that and is not met twice.
+// retryDead revives what was chosen, in the order of the streams, and tells how far it
+// got. What dies again meanwhile lies before that and is not met twice.
 func (v *visit) retryDead() error {
 	sub, err := v.subscription()
 	if err != nil {
@@ -242,26 +243,18 @@ func (v *visit) retryDead() error {
 	return v.page("retrying", "dead", "Retry dead letters", body)
 }
 
-// reviveByReason revives page after page, until none is left or the time is over.
+// reviveByReason revives batch after batch, until none is left or the time is over.
 func (v *visit) reviveByReason(body *retryingView) error {
+	letters := delivery.DeadLetters{Reason: body.Reason, OfReason: true}
 	for began := time.Now(); time.Since(began) < retryTime && body.Retried+body.Skipped < retryMost; {
-		var rows []*dbgen.ConsoleDeadOfRow
-		err := v.read(func(tx pgx.Tx) (err error) {
-			rows, err = queries.ConsoleDeadOf(v.ctx, tx, &dbgen.ConsoleDeadOfParams{
-				SubscriptionID: int64(body.Sub.ID), After: int64(body.After), Reason: body.Reason, Max: 200,
-			})
+		did, err := v.Store.ReviveBatch(v.ctx, body.Sub.ID, letters, body.After, retryBatch, v.actor())
+		if err != nil {
 			return err
-		})
-		if err != nil || len(rows) == 0 {
+		}
+		body.Retried, body.Skipped, body.After = body.Retried+did.Revived, body.Skipped+did.Skipped, did.Last
+		if !did.More {
 			body.After = 0
-			return err
-		}
-		ids := make([]delivery.ID, len(rows))
-		for i, r := range rows {
-			ids[i] = delivery.ID(r.Seq)
-		}
-		if err := v.reviveAll(body, ids); err != nil {
-			return err
+			return nil
 		}
 	}
 	return nil

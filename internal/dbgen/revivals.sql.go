@@ -17,9 +17,10 @@ WITH dead AS MATERIALIZED (
     WHERE s.subscription_id = $1 AND s.state = 'dead' AND s.seq > $2::bigint
       AND ($3::text = '' OR s.event_type = $3::text)
       AND (NOT $4::boolean OR (coalesce(s.asset, '') = $5::text))
-      AND ($6::timestamptz IS NULL OR s.created_at >= $6::timestamptz)
-      AND ($7::timestamptz IS NULL OR s.created_at < $7::timestamptz)
-    ORDER BY s.seq LIMIT $8::integer
+      AND (NOT $6::boolean OR (coalesce(s.reason, '') = $7::text))
+      AND ($8::timestamptz IS NULL OR s.created_at >= $8::timestamptz)
+      AND ($9::timestamptz IS NULL OR s.created_at < $9::timestamptz)
+    ORDER BY s.seq LIMIT $10::integer
 ),
 held AS MATERIALIZED (
     SELECT d.seq
@@ -27,13 +28,14 @@ held AS MATERIALIZED (
     WHERE d.subscription_id = $1 AND d.held_at IS NOT NULL AND d.seq > $2::bigint
       AND ($3::text = '' OR d.event_type = $3::text)
       AND (NOT $4::boolean OR (coalesce(d.asset, '') = $5::text))
-      AND ($6::timestamptz IS NULL OR d.created_at >= $6::timestamptz)
-      AND ($7::timestamptz IS NULL OR d.created_at < $7::timestamptz)
-    ORDER BY d.seq LIMIT $8::integer
+      AND (NOT $6::boolean OR (coalesce(d.reason, '') = $7::text))
+      AND ($8::timestamptz IS NULL OR d.created_at >= $8::timestamptz)
+      AND ($9::timestamptz IS NULL OR d.created_at < $9::timestamptz)
+    ORDER BY d.seq LIMIT $10::integer
 ),
 chosen AS MATERIALIZED (
     SELECT u.seq FROM (SELECT x.seq FROM dead x UNION ALL SELECT h.seq FROM held h) u
-    ORDER BY u.seq LIMIT $8::integer
+    ORDER BY u.seq LIMIT $10::integer
 ),
 back AS (
     DELETE FROM postlane.settled s
@@ -61,7 +63,7 @@ noted AS (
     SELECT $1, v.seq,
            1 + (SELECT count(*) FROM postlane.revivals r WHERE r.subscription_id = $1 AND r.seq = v.seq),
            coalesce((SELECT max(a.fence) FROM postlane.attempts a WHERE a.subscription_id = $1 AND a.seq = v.seq), 0),
-           $9::text
+           $11::text
     FROM revived v
 )
 SELECT c.seq, (v.seq IS NOT NULL)::boolean AS revived
@@ -75,6 +77,8 @@ type RevivalBatchParams struct {
 	EventType      string
 	OfAsset        bool
 	Asset          string
+	OfReason       bool
+	Reason         string
 	Since          *time.Time
 	Until          *time.Time
 	Max            int32
@@ -96,6 +100,8 @@ func (q *Queries) RevivalBatch(ctx context.Context, db DBTX, arg *RevivalBatchPa
 		arg.EventType,
 		arg.OfAsset,
 		arg.Asset,
+		arg.OfReason,
+		arg.Reason,
 		arg.Since,
 		arg.Until,
 		arg.Max,
@@ -124,14 +130,16 @@ SELECT (SELECT count(*) FROM postlane.settled s
         WHERE s.subscription_id = $1 AND s.state = 'dead' AND s.seq > $2::bigint
           AND ($3::text = '' OR s.event_type = $3::text)
           AND (NOT $4::boolean OR (coalesce(s.asset, '') = $5::text))
-          AND ($6::timestamptz IS NULL OR s.created_at >= $6::timestamptz)
-          AND ($7::timestamptz IS NULL OR s.created_at < $7::timestamptz))
+          AND (NOT $6::boolean OR (coalesce(s.reason, '') = $7::text))
+          AND ($8::timestamptz IS NULL OR s.created_at >= $8::timestamptz)
+          AND ($9::timestamptz IS NULL OR s.created_at < $9::timestamptz))
      + (SELECT count(*) FROM postlane.deliveries d
         WHERE d.subscription_id = $1 AND d.held_at IS NOT NULL AND d.seq > $2::bigint
           AND ($3::text = '' OR d.event_type = $3::text)
           AND (NOT $4::boolean OR (coalesce(d.asset, '') = $5::text))
-          AND ($6::timestamptz IS NULL OR d.created_at >= $6::timestamptz)
-          AND ($7::timestamptz IS NULL OR d.created_at < $7::timestamptz))
+          AND (NOT $6::boolean OR (coalesce(d.reason, '') = $7::text))
+          AND ($8::timestamptz IS NULL OR d.created_at >= $8::timestamptz)
+          AND ($9::timestamptz IS NULL OR d.created_at < $9::timestamptz))
 `
 
 type RevivalCountParams struct {
@@ -140,6 +148,8 @@ type RevivalCountParams struct {
 	EventType      string
 	OfAsset        bool
 	Asset          string
+	OfReason       bool
+	Reason         string
 	Since          *time.Time
 	Until          *time.Time
 }
@@ -153,6 +163,8 @@ func (q *Queries) RevivalCount(ctx context.Context, db DBTX, arg *RevivalCountPa
 		arg.EventType,
 		arg.OfAsset,
 		arg.Asset,
+		arg.OfReason,
+		arg.Reason,
 		arg.Since,
 		arg.Until,
 	)

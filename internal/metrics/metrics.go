@@ -80,7 +80,7 @@ func New(pool *pgxpool.Pool) (*Metrics, error) {
 			Name: "postlane_pruned_rows_total", Help: "Rows that this process removed for their age, by kind.",
 		}, []string{"kind"}),
 	}
-	for _, kind := range []string{"deliveries", "attempts", "events", "audit", "sessions", "secrets"} {
+	for _, kind := range []string{"deliveries", "attempts", "events", "messages", "audit", "sessions", "secrets"} {
 		m.pruned.WithLabelValues(kind)
 	}
 	for _, c := range []prometheus.Collector{

@@ -1,5 +1,5 @@
-// Package retention removes what has been kept for long enough: deliveries, events, the
-// audit log and sessions of the console. One pass is Once; a server makes one from time to
+// Package retention removes what has been kept for long enough: deliveries, events,
+// messages of the outbox, the audit log and sessions of the console. One pass is Once; a server makes one from time to
 // time (Run).
 package retention
 
@@ -16,6 +16,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/outbox"
 )
 
 // Keep says for how long what is over is kept; 0 is for ever. Nothing is removed that
@@ -25,6 +26,9 @@ import (
 type Keep struct {
 	// Settled, Dead and Events are as in delivery.Retention.
 	Settled, Dead, Events time.Duration
+	// Messages is for how long the outbox keeps messages that were published, from then
+	// on, and with them the memory of their ids.
+	Messages time.Duration
 	// Audit is for how long the audit log is kept.
 	Audit time.Duration
 }
@@ -32,6 +36,7 @@ type Keep struct {
 // Removed counts rows.
 type Removed struct {
 	delivery.Pruned
+	Messages int64 `json:"messages"`
 	Audit    int64 `json:"audit"`
 	Sessions int64 `json:"sessions"`
 }
@@ -86,7 +91,7 @@ func Run(ctx context.Context, c Config) {
 			log.Error("pruning stopped early; the next pass goes on", "error", err)
 		case removed != Removed{}:
 			log.Info("pruned", "deliveries", removed.Deliveries, "attempts", removed.Attempts, "events", removed.Events,
-				"secrets", removed.Secrets, "audit", removed.Audit, "sessions", removed.Sessions, "took", time.Since(began).Round(time.Millisecond))
+				"secrets", removed.Secrets, "messages", removed.Messages, "audit", removed.Audit, "sessions", removed.Sessions, "took", time.Since(began).Round(time.Millisecond))
 		}
 		timer.Reset(every/2 + rand.N(every))
 	}
@@ -103,6 +108,9 @@ func Once(ctx context.Context, c Config) (Removed, error) {
 			return p.step(ctx, map[string]int64{"deliveries": did.Deliveries, "attempts": did.Attempts, "events": did.Events, "secrets": did.Secrets})
 		},
 	})
+	if err == nil && c.Keep.Messages > 0 {
+		err = p.messages(ctx)
+	}
 	if err == nil && c.Keep.Audit > 0 {
 		err = p.audit(ctx)
 	}
@@ -137,6 +145,25 @@ func (p *pass) step(ctx context.Context, counts map[string]int64) error {
 	}
 	p.stepped = time.Now()
 	return ctx.Err()
+}
+
+func (p *pass) messages(ctx context.Context) error {
+	store, err := outbox.NewPostgres(p.Pool, outbox.StoreConfig{})
+	if err != nil {
+		return err
+	}
+	for more := true; more; {
+		n, err := store.Prune(ctx, p.Keep.Messages, batch)
+		if err != nil {
+			return err
+		}
+		p.removed.Messages += int64(n)
+		more = n == batch
+		if err := p.step(ctx, map[string]int64{"messages": int64(n)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *pass) audit(ctx context.Context) error {

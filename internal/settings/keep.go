@@ -15,10 +15,11 @@ import (
 
 // keepNames are the flags for how long what is over is kept.
 var keepNames = map[string]string{
-	"keep-settled": "how long deliveries that were delivered or discarded stay in the log, with their attempts",
-	"keep-dead":    "how long dead letters can be looked at and retried",
-	"keep-events":  "how long events and their payloads are kept, unless a delivery still needs them",
-	"keep-audit":   "how long the audit log is kept",
+	"keep-settled":  "how long deliveries that were delivered or discarded stay in the log, with their attempts",
+	"keep-dead":     "how long dead letters can be looked at and retried",
+	"keep-events":   "how long events and their payloads are kept, unless a delivery still needs them",
+	"keep-messages": "how long the outbox keeps messages that were published, and their ids",
+	"keep-audit":    "how long the audit log is kept",
 }
 
 func keepFlags() (flags []cli.Flag) {
@@ -37,7 +38,7 @@ func readKeep(c *cli.Command, refuse func(name, problem string)) retention.Keep 
 		}
 		return d
 	}
-	return retention.Keep{Settled: read("keep-settled"), Dead: read("keep-dead"), Events: read("keep-events"), Audit: read("keep-audit")}
+	return retention.Keep{Settled: read("keep-settled"), Dead: read("keep-dead"), Events: read("keep-events"), Messages: read("keep-messages"), Audit: read("keep-audit")}
 }
 
 // age reads a duration that may be in days. "" is for ever, and so is 0.

@@ -688,6 +688,9 @@ type RetryDeliveriesBody struct {
 	// Max Most to retry in this request
 	Max *int64 `json:"max,omitempty"`
 
+	// Reason Died of exactly this, as the deliveries say it; null: without a reason. Absent: any
+	Reason *string `json:"reason,omitempty"`
+
 	// Since Written at or after this time
 	Since *time.Time `json:"since,omitempty"`
 
@@ -1106,7 +1109,7 @@ type ClientInterface interface {
 
 	// SendEventsWithBody Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1115,7 +1118,7 @@ type ClientInterface interface {
 
 	// SendEvents Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1218,7 +1221,7 @@ type ClientInterface interface {
 
 	// ListDeliveries List a subscription's deliveries
 	//
-	// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
+	// The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 	//
 	// Corresponds with GET /v1/subscriptions/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1374,7 +1377,7 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 
 // SendEventsWithBody Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1393,7 +1396,7 @@ func (c *Client) SendEventsWithBody(ctx context.Context, contentType string, bod
 
 // SendEvents Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1626,7 +1629,7 @@ func (c *Client) UpdateSubscription(ctx context.Context, id string, body UpdateS
 
 // ListDeliveries List a subscription's deliveries
 //
-// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
+// The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 //
 // Corresponds with GET /v1/subscriptions/{id}/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3154,7 +3157,7 @@ type ClientWithResponsesInterface interface {
 
 	// SendEventsWithBodyWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3163,7 +3166,7 @@ type ClientWithResponsesInterface interface {
 
 	// SendEventsWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3278,7 +3281,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeliveriesWithResponse List a subscription's deliveries
 	//
-	// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
+	// The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4548,7 +4551,7 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 
 // SendEventsWithBodyWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4563,7 +4566,7 @@ func (c *ClientWithResponses) SendEventsWithBodyWithResponse(ctx context.Context
 
 // SendEventsWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4756,7 +4759,7 @@ func (c *ClientWithResponses) UpdateSubscriptionWithResponse(ctx context.Context
 
 // ListDeliveriesWithResponse List a subscription's deliveries
 //
-// The log: what is pending, in flight and settled, without payloads. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
+// The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end.
 //
 // Returns a wrapper object for the known response body format(s).
 //
