@@ -5,7 +5,8 @@
 //	}
 //
 // What the cases are worth was found out by breaking the PostgreSQL store on
-// purpose, one line at a time:
+// purpose, one line at a time; TestEveryBreakageIsCaught does so with what can be
+// broken from outside:
 //
 //	broken                                      caught by (among others)
 //	─────────────────────────────────────────   ──────────────────────────────────────
