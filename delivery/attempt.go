@@ -24,7 +24,7 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 		f.ctx, f.cancel = context.WithCancelCause(work) //nolint:fatcontext // each flight has one of its own, below work
 		d.flights.add(f)
 		if err != nil {
-			d.conclude(f, Result{Verdict: Released})
+			d.conclude(f, &f.claim, Result{Verdict: Released})
 			continue
 		}
 		go d.deliver(f, targets[i])
@@ -32,44 +32,66 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 	return err
 }
 
-// deliver makes the attempt and hands its verdict on.
+// deliver makes the attempt, and those that follow it in the stream while each succeeds,
+// one after another, and hands their verdicts on.
 func (d *Dispatcher) deliver(f *flight, t *target) {
 	c := &f.claim
+	for i := 0; ; i++ {
+		r := d.attempt(f, c, t)
+		if i < len(f.claim.Ahead) && r.Verdict == Succeeded && d.goesOn(f) {
+			r.Next = &f.claim.Ahead[i]
+		}
+		if c = d.conclude(f, c, r); c == nil {
+			return
+		}
+	}
+}
+
+// runFor is how long after its claim a run of deliveries goes on. It saves the claims of
+// a fast endpoint, and lets a slow one's streams take turns.
+const runFor = 500 * time.Millisecond
+
+// goesOn reports whether a run may go on: not when the dispatcher stops, and not when
+// verdicts cannot be recorded, or so slowly that they queue. What is not recorded is sent
+// again after a crash.
+func (d *Dispatcher) goesOn(f *flight) bool {
+	return time.Since(f.claimed) < runFor && f.ctx.Err() == nil && !d.flights.stopping() && !d.behind.Load() && len(d.results) < d.config.MaxInFlight
+}
+
+// attempt makes one attempt.
+func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 	if t.err != nil {
 		d.log.Error("delivery postponed: its subscription cannot be sent to", "error", t.err, "subscription", c.Subscription, "delivery", c.ID())
-		d.conclude(f, Result{Verdict: Postponed, Delay: jittered(6 * postponement)})
-		return
+		return Result{Verdict: Postponed, Delay: jittered(6 * postponement)}
 	}
 	payload := c.Payload
 	if payload == nil && c.PayloadSize > 0 {
 		var err error
-		if payload, err = d.payload(f); err != nil && f.ctx.Err() == nil {
+		if payload, err = d.payload(f, c); err != nil && f.ctx.Err() == nil {
 			d.log.Error("delivery postponed: its payload could not be read", "error", err, "subscription", c.Subscription, "delivery", c.ID())
-			d.conclude(f, Result{Verdict: Postponed, Delay: jittered(postponement)})
-			return
+			return Result{Verdict: Postponed, Delay: jittered(postponement)}
 		}
 	}
 	// Whoever paused the subscription counts on this; and a process that was frozen
 	// must not begin with a lease that is about to end.
 	if time.Since(f.claimed) > min(startWithin, (d.config.Lease-d.config.Sender.Timeout())/2) || f.ctx.Err() != nil {
-		d.conclude(f, Result{Verdict: Released})
-		return
+		return Result{Verdict: Released}
 	}
 	r := d.config.Sender.Send(f.ctx, sender.Request{
 		URL: t.url, EventID: c.EventID, EventType: c.EventType, Asset: c.Asset, Attempt: c.Attempt,
 		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets, Keys: t.keys, Header: t.header,
 	})
-	d.conclude(f, d.judge(f, &r))
+	return d.judge(c, &r)
 }
 
-func (d *Dispatcher) payload(f *flight) ([]byte, error) {
+func (d *Dispatcher) payload(f *flight, c *Claim) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, startWithin)
 	defer cancel()
-	return d.store.Payload(ctx, &f.claim)
+	return d.store.Payload(ctx, c)
 }
 
 // judge turns what came of an attempt into a verdict.
-func (d *Dispatcher) judge(f *flight, r *sender.Result) Result {
+func (d *Dispatcher) judge(c *Claim, r *sender.Result) Result {
 	if r.Outcome == sender.Canceled {
 		return Result{Verdict: Released}
 	}
@@ -84,26 +106,31 @@ func (d *Dispatcher) judge(f *flight, r *sender.Result) Result {
 	switch {
 	case r.Delivered():
 	case r.Outcome == sender.LocalFailure:
-		d.log.Warn("delivery postponed: no request could be made", "error", r.Err, "subscription", f.claim.Subscription, "delivery", f.claim.ID())
+		d.log.Warn("delivery postponed: no request could be made", "error", r.Err, "subscription", c.Subscription, "delivery", c.ID())
 		return Result{Verdict: Postponed, Delay: jittered(postponement)}
 	default:
 		result.Verdict = Failed
 		result.Gone = r.Gone()
 		result.Blameless = r.OurFault()
-		result.Delay = d.config.Schedule.Delay(f.claim.Attempt, rand.Int64N, r.RetryAfter)
+		result.Delay = d.config.Schedule.Delay(c.Attempt, rand.Int64N, r.RetryAfter)
 	}
 	return result
 }
 
-// conclude hands a flight's verdict to the settler. A lost lease has nothing to settle.
-func (d *Dispatcher) conclude(f *flight, r Result) {
-	r.Claim = &f.claim
-	f.concluded.Store(true)
+// conclude hands a verdict to the settler and returns what the flight goes on with, if
+// it does. With a lost lease there is nothing to say but that it is given back, if it is
+// not lost after all: what was settled in a transaction whose outcome never arrived
+// looks lost when it is tried again.
+func (d *Dispatcher) conclude(f *flight, c *Claim, r Result) (next *Claim) {
 	if errors.Is(context.Cause(f.ctx), ErrLeaseLost) {
-		d.end(f)
-		return
+		r = Result{Verdict: Released}
+	}
+	r.Claim = c
+	if r.Next == nil {
+		f.concluded.Store(true)
 	}
 	d.results <- settling{flight: f, result: r}
+	return r.Next
 }
 
 // end forgets flights and nudges the claim. Whether anything waited for their slots is

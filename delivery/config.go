@@ -42,9 +42,16 @@ type Config struct {
 	// Default: a quarter of MaxInFlight, at least 1. At most MaxInFlight.
 	MaxInFlightPerSubscription int
 
-	// Batch is the most deliveries that one claim takes. Default: 200, or
+	// Batch is the most streams that one claim takes. Default: 200, or
 	// MaxInFlight if that is less.
 	Batch int
+
+	// Ahead is how many deliveries of a stream are sent behind a claimed one under
+	// the same lease, one after another, each when the one before has succeeded
+	// and without waiting for the database: it is what lets a deep stream move at
+	// its endpoint's speed. After a crash as many may be sent twice, in order.
+	// Default: 32. Negative: none.
+	Ahead int
 
 	// Lease is how long a claim is this dispatcher's; it is renewed while the
 	// delivery is in flight. It is how long a crashed dispatcher's deliveries
@@ -107,6 +114,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 256)
 	c.MaxInFlightPerSubscription = cmp.Or(c.MaxInFlightPerSubscription, max(c.MaxInFlight/4, 1))
 	c.Batch = cmp.Or(c.Batch, min(200, c.MaxInFlight))
+	c.Ahead = cmp.Or(c.Ahead, 32)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Reclaim = cmp.Or(c.Reclaim, 5*time.Second)
@@ -129,6 +137,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Batch < 1 || c.Batch > 10_000 {
 		refuse("Batch is %d; use 1 to 10,000", c.Batch)
+	}
+	if c.Ahead > aheadBudget {
+		refuse("Ahead is %d; use at most %d, or a negative number for none", c.Ahead, aheadBudget)
 	}
 	if timeout := c.Sender.Timeout(); c.Lease < timeout+LeaseMargin {
 		refuse("Lease is %v, and an attempt may take %v: another dispatcher would send it again meanwhile; use at least %v", c.Lease, timeout, timeout+LeaseMargin)

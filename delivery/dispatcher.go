@@ -17,9 +17,9 @@ import (
 // database is held while an endpoint answers: an attempt is a claim, a request, and a
 // settling, each of the first and last a short transaction shared with others.
 //
-//	wake ─▶ claim ─▶ one goroutine a delivery: send ─▶ settle, many at once
-//	  ▲       │                                           │
-//	  └───────┴──── the stream's next is ready, a slot is free
+//	wake ─▶ claim ─▶ one goroutine a stream: send, send… ─▶ settle, many at once
+//	  ▲       │                                                │
+//	  └───────┴───────── the stream's next is ready, a slot is free
 //
 // Order and the one in flight per stream are the claim's work; here there are only
 // limits. Any number of dispatchers may run on one database, in any number of
@@ -32,8 +32,9 @@ type Dispatcher struct {
 	targets *targets
 	flights *flights
 
-	// results are verdicts on their way to be settled. It has room for every flight,
-	// so that no sender waits for the database.
+	// results are verdicts on their way to be settled. It has room for the last of
+	// every flight, and for those before that a flight adds while there are fewer
+	// than flights (goesOn), so that no sender waits for the database.
 	results chan settling
 	// refused are the verdicts that the database refuses, each tried on its own.
 	refused sync.WaitGroup
@@ -44,11 +45,13 @@ type Dispatcher struct {
 
 	running atomic.Bool
 	dormant atomic.Bool
+	// behind: the last try to record verdicts failed.
+	behind atomic.Bool
 	// troubled is when the database last failed a claim or a renewal.
 	troubled atomic.Pointer[time.Time]
 }
 
-// settling is a verdict and the flight that it ends.
+// settling is a verdict and its flight, which ends with it unless it goes on.
 type settling struct {
 	flight *flight
 	result Result
@@ -66,7 +69,7 @@ func New(config Config) (*Dispatcher, error) {
 		log:     config.Logger.With("claimant", config.Claimant),
 		targets: newTargets(config.Store),
 		flights: newFlights(config.MaxInFlight),
-		results: make(chan settling, config.MaxInFlight),
+		results: make(chan settling, 3*config.MaxInFlight),
 		nudge:   make(chan struct{}, 1),
 	}
 	if !config.NoListen {
@@ -255,7 +258,7 @@ func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
 	ctx, cancel := context.WithTimeout(work, d.config.Lease/2)
 	defer cancel()
 	return d.store.Claim(ctx, ClaimRequest{
-		Claimant: d.config.Claimant, Max: want, MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
+		Claimant: d.config.Claimant, Max: want, Ahead: max(d.config.Ahead, 0), MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
 	})
 }
 

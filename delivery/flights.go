@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// flight is a claim of this dispatcher, from the claim until it is settled.
+// flight is a claim of this dispatcher, from the claim until its lease has ended: a
+// delivery, and those that are sent after it in its stream.
 type flight struct {
 	claim Claim
 	// claimed is from before the claim was asked for, and renewed from before the
@@ -20,14 +21,14 @@ type flight struct {
 	cancel    context.CancelCauseFunc
 }
 
-func (f *flight) key() leaseKey {
-	return leaseKey{int64(f.claim.Subscription), f.claim.Seq, f.claim.Fence}
+func (f *flight) key() claimKey {
+	return claimKey{int64(f.claim.Subscription), f.claim.Seq, f.claim.Fence}
 }
 
 // flights are all claims of a dispatcher.
 type flights struct {
 	mu    sync.Mutex
-	all   map[leaseKey]*flight
+	all   map[claimKey]*flight
 	limit int
 	// empty is closed when closing and nothing is in flight.
 	empty   chan struct{}
@@ -35,7 +36,7 @@ type flights struct {
 }
 
 func newFlights(limit int) *flights {
-	return &flights{all: map[leaseKey]*flight{}, limit: limit, empty: make(chan struct{})}
+	return &flights{all: map[claimKey]*flight{}, limit: limit, empty: make(chan struct{})}
 }
 
 // free returns how many more may be in flight.
@@ -68,6 +69,13 @@ func (s *flights) close() <-chan struct{} {
 	s.closing = true
 	s.closeIfEmpty()
 	return s.empty
+}
+
+// stopping reports whether close was called.
+func (s *flights) stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 func (s *flights) closeIfEmpty() {

@@ -35,15 +35,15 @@ func (s *Store) Renew(ctx context.Context, claims []*Claim, lease time.Duration)
 	}
 	var a claimArrays
 	for _, c := range claims {
-		a.add(c)
+		a.add(c, c.Seq)
 	}
-	held := make(map[leaseKey]bool, len(claims))
+	held := make(map[streamKey]bool, len(claims))
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.LeaseRenew, a.subscriptions, a.assets, a.seqs, a.fences, s.now(), lease.Milliseconds()).
+		b.Queue(dbgen.LeaseRenew, a.subscriptions, a.assets, a.fences, s.now(), lease.Milliseconds()).
 			Query(func(rows pgx.Rows) error {
-				var k leaseKey
+				var k streamKey
 				for rows.Next() {
-					if err := rows.Scan(&k.subscription, &k.seq, &k.fence); err != nil {
+					if err := rows.Scan(&k.subscription, &k.asset, &k.fence); err != nil {
 						return err
 					}
 					held[k] = true
@@ -55,7 +55,7 @@ func (s *Store) Renew(ctx context.Context, claims []*Claim, lease time.Duration)
 		return nil, fmt.Errorf("delivery: renew: %w", err)
 	}
 	for _, c := range claims {
-		if !held[leaseKey{int64(c.Subscription), c.Seq, c.Fence}] {
+		if !held[c.stream()] {
 			lost = append(lost, c)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Store) Reclaim(ctx context.Context, max int) ([]Reclaimed, error) {
 			if r.Asset != nil {
 				c.Asset = *r.Asset
 			}
-			a.add(&c)
+			a.add(&c, c.Seq)
 			reclaimed = append(reclaimed, Reclaimed{
 				Subscription: c.Subscription, Seq: r.Seq, Fence: r.Fence, Attempt: int(r.Attempt), Claimant: r.Claimant, State: Settled(r.State),
 			})

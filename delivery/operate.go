@@ -77,16 +77,17 @@ func (s *Store) ReleaseHeld(ctx context.Context, sub SubscriptionID, id ID) erro
 // holds the lock of its row, if it occupies its stream.
 func (s *Store) act(ctx context.Context, what string, sub SubscriptionID, id ID, f func(pgx.Tx, *dbgen.DeliveryLockRow) error) error {
 	err := s.transaction(ctx, func(tx pgx.Tx) error {
+		if err := queries.PlanSettings(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := queries.SubscriptionGet(ctx, tx, int64(sub)); err != nil {
 			if errors.Is(err, pgx.ErrNoRows) {
 				return ErrNotFound
 			}
 			return err
 		}
-		d, err := queries.DeliveryLock(ctx, tx, &dbgen.DeliveryLockParams{SubscriptionID: int64(sub), Seq: int64(id)})
-		if errors.Is(err, pgx.ErrNoRows) {
-			d = nil
-		} else if err != nil {
+		d, err := lock(ctx, tx, sub, id)
+		if err != nil {
 			return err
 		}
 		return f(tx, d)
@@ -95,6 +96,31 @@ func (s *Store) act(ctx context.Context, what string, sub SubscriptionID, id ID,
 		return fmt.Errorf("delivery: %s %v of %v: %w", what, id, sub, err)
 	}
 	return nil
+}
+
+// lock locks a delivery that occupies its stream, and the stream's first: so a claim
+// does not take the stream, to send the one after the other. nil if it occupies none.
+func lock(ctx context.Context, tx pgx.Tx, sub SubscriptionID, id ID) (*dbgen.DeliveryLockRow, error) {
+	for {
+		asset, err := queries.DeliveryAsset(ctx, tx, &dbgen.DeliveryAssetParams{SubscriptionID: int64(sub), Seq: int64(id)})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil //nolint:nilnil // it occupies no stream
+		}
+		if err != nil {
+			return nil, err
+		}
+		_, err = queries.StreamLock(ctx, tx, &dbgen.StreamLockParams{SubscriptionID: int64(sub), Asset: asset})
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // what was first was settled while this waited
+		}
+		if err != nil {
+			return nil, err
+		}
+		d, err := queries.DeliveryLock(ctx, tx, &dbgen.DeliveryLockParams{SubscriptionID: int64(sub), Seq: int64(id)})
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return d, err
+		}
+	}
 }
 
 // remove takes a locked delivery out of its stream, unless it is in flight.

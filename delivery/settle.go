@@ -42,6 +42,10 @@ type Result struct {
 	// delivery dies of it, its subscription's failures are not counted.
 	Blameless bool
 
+	// Next is the delivery of Claim.Ahead with which the claimant goes on, after a
+	// success: the lease stays, and stands there. Left nil, the lease ends.
+	Next *Claim
+
 	// Attempt is remembered with Succeeded and Failed.
 	Attempt AttemptEvidence
 }
@@ -99,7 +103,8 @@ func (s Settlement) Err() error {
 // Settle records verdicts, each under its own fence, in one transaction and one round
 // trip. The answer is parallel to results. A verdict whose lease is lost changes
 // nothing (SettledLost) and takes nothing from the others. With an error none is
-// recorded, and all may be tried again.
+// recorded, and all may be tried again. Of a stream several may be settled together, in
+// its order; one whose predecessor in the run has not been settled is SettledLost.
 func (s *Store) Settle(ctx context.Context, results []Result) ([]Settlement, error) {
 	if len(results) == 0 {
 		return nil, nil
@@ -127,15 +132,23 @@ func (s *Store) SettleTx(ctx context.Context, tx pgx.Tx, results []Result) ([]Se
 	return batch.settlements, nil
 }
 
-type leaseKey struct{ subscription, seq, fence int64 }
+// claimKey names a claimed delivery.
+type claimKey struct{ subscription, seq, fence int64 }
+
+// run is what is settled together of a stream.
+type run struct {
+	from  int64 // the delivery at which the lease stands
+	count int32 // how many results there are
+	last  int   // the last of them
+}
 
 // settleBatch sorts results into the statements that record them.
 type settleBatch struct {
+	results     []Result
 	settlements []Settlement
-	index       map[leaseKey]int
+	index       map[claimKey]int
+	runs        map[streamKey]*run
 
-	all       claimArrays // every result
-	exits     claimArrays // those that may leave their stream
 	succeeded evidenceArrays
 	failed    evidenceArrays
 	attempts  []int32 // of failed, beyond any limit where it is gone
@@ -144,23 +157,36 @@ type settleBatch struct {
 	delays    []int64
 	postponed claimArrays
 	postpone  []int64
+	// ended are the leases that end, and advanced those that go on, by counts, to
+	// nexts.
+	ended, advanced claimArrays
+	counts          []int32
+	nexts           []int64
+	nextEvents      []string
 }
 
 func newSettleBatch(results []Result) *settleBatch {
-	b := &settleBatch{settlements: make([]Settlement, len(results)), index: make(map[leaseKey]int, len(results))}
+	b := &settleBatch{
+		results: results, settlements: make([]Settlement, len(results)),
+		index: make(map[claimKey]int, len(results)), runs: make(map[streamKey]*run, len(results)),
+	}
 	for i := range results {
 		r := &results[i]
 		c := r.Claim
 		b.settlements[i].State = SettledLost // until the database says otherwise
-		b.index[leaseKey{int64(c.Subscription), c.Seq, c.Fence}] = i
-		b.all.add(c)
+		b.index[claimKey{int64(c.Subscription), c.Seq, c.Fence}] = i
+		stream := b.runs[c.stream()]
+		if stream == nil {
+			stream = &run{from: c.Seq}
+			b.runs[c.stream()] = stream
+		}
+		stream.count++
+		stream.last = i
 		switch r.Verdict {
 		case Succeeded:
-			b.exits.add(c)
-			b.succeeded.add(c, &r.Attempt)
+			b.succeeded.add(c, stream.from, &r.Attempt)
 		case Failed:
-			b.exits.add(c)
-			b.failed.add(c, &r.Attempt)
+			b.failed.add(c, stream.from, &r.Attempt)
 			b.gone = append(b.gone, r.Gone)
 			attempt := int32(c.Attempt)
 			if r.Gone {
@@ -170,8 +196,21 @@ func newSettleBatch(results []Result) *settleBatch {
 			b.blameless = append(b.blameless, r.Blameless)
 			b.delays = append(b.delays, max(r.Delay, time.Millisecond).Milliseconds())
 		case Postponed:
-			b.postponed.add(c)
+			b.postponed.add(c, stream.from)
 			b.postpone = append(b.postpone, max(r.Delay, time.Millisecond).Milliseconds())
+		}
+	}
+	for i := range results {
+		r := &results[i]
+		switch stream := b.runs[r.Claim.stream()]; {
+		case stream.last != i:
+		case r.Verdict == Succeeded && r.Next != nil:
+			b.advanced.add(r.Claim, stream.from)
+			b.counts = append(b.counts, stream.count)
+			b.nexts = append(b.nexts, r.Next.Seq)
+			b.nextEvents = append(b.nextEvents, r.Next.EventID)
+		default:
+			b.ended.add(r.Claim, stream.from)
 		}
 	}
 	return b
@@ -184,42 +223,42 @@ func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
 		q.Queue(dbgen.SubscriptionLockSettling, failed.subscriptions, b.attempts, ok.subscriptions)
 	}
 	if e := &b.succeeded; len(e.seqs) > 0 {
-		q.Queue(dbgen.DeliverySettleDelivered, e.subscriptions, e.assets, e.seqs, e.fences, e.startedMsAgo, e.durationsMs, e.statuses, e.outcomes,
+		q.Queue(dbgen.DeliverySettleDelivered, e.subscriptions, e.assets, e.seqs, e.froms, e.fences, e.startedMsAgo, e.durationsMs, e.statuses, e.outcomes,
 			e.answers, e.answersCut, e.headers, e.dns, e.connect, e.tls, e.firstByte, now).
 			Query(func(rows pgx.Rows) error { return b.mark(rows, SettledDelivered) })
 	}
 	if e := &b.failed; len(e.seqs) > 0 {
-		q.Queue(dbgen.DeliverySettleFailed, e.subscriptions, e.assets, e.seqs, e.fences, b.gone, b.blameless, b.delays, e.startedMsAgo, e.durationsMs,
+		q.Queue(dbgen.DeliverySettleFailed, e.subscriptions, e.assets, e.seqs, e.froms, e.fences, b.gone, b.blameless, b.delays, e.startedMsAgo, e.durationsMs,
 			e.statuses, e.outcomes, e.answers, e.answersCut, e.headers, e.errors, e.dns, e.connect, e.tls, e.firstByte, now).
 			Query(b.markFailed)
 	}
 	if p := &b.postponed; len(p.seqs) > 0 {
-		q.Queue(dbgen.DeliveryPostpone, p.subscriptions, p.assets, p.seqs, p.fences, b.postpone, now).
+		q.Queue(dbgen.DeliveryPostpone, p.subscriptions, p.assets, p.seqs, p.froms, p.fences, b.postpone, now).
 			Query(func(rows pgx.Rows) error { return b.mark(rows, SettledPending) })
 	}
-	q.Queue(dbgen.LeaseDrop, b.all.subscriptions, b.all.assets, b.all.seqs, b.all.fences).
-		Query(func(rows pgx.Rows) error { return b.mark(rows, SettledReleased) })
-	if x := &b.exits; len(x.seqs) > 0 {
-		q.Queue(dbgen.StreamWake, x.subscriptions, x.assets)
+	if a := &b.advanced; len(a.seqs) > 0 {
+		q.Queue(dbgen.LeaseAdvance, a.subscriptions, a.assets, a.froms, a.fences, b.counts, b.nexts, b.nextEvents)
+	}
+	if e := &b.ended; len(e.seqs) > 0 {
+		q.Queue(dbgen.LeaseDrop, e.subscriptions, e.assets, e.froms, e.fences).Query(b.markReleased)
+		q.Queue(dbgen.StreamWake, e.subscriptions, e.assets)
 	}
 }
 
-// mark notes rows of (subscription, seq, fence), unless an earlier statement did.
+// mark notes rows of (subscription, seq, fence).
 func (b *settleBatch) mark(rows pgx.Rows, state Settled) error {
-	var k leaseKey
+	var k claimKey
 	for rows.Next() {
 		if err := rows.Scan(&k.subscription, &k.seq, &k.fence); err != nil {
 			return err
 		}
-		if s := &b.settlements[b.index[k]]; s.State == SettledLost {
-			s.State = state
-		}
+		b.settlements[b.index[k]].State = state
 	}
 	return rows.Err()
 }
 
 func (b *settleBatch) markFailed(rows pgx.Rows) error {
-	var k leaseKey
+	var k claimKey
 	disabled := map[int64]bool{} // and told
 	for rows.Next() {
 		var s Settlement
@@ -236,18 +275,35 @@ func (b *settleBatch) markFailed(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+// markReleased notes leases that ended, by where they stood.
+func (b *settleBatch) markReleased(rows pgx.Rows) error {
+	var k claimKey
+	for rows.Next() {
+		if err := rows.Scan(&k.subscription, &k.seq, &k.fence); err != nil {
+			return err
+		}
+		last := b.runs[b.results[b.index[k]].Claim.stream()].last
+		if b.results[last].Verdict == Released {
+			b.settlements[last].State = SettledReleased
+		}
+	}
+	return rows.Err()
+}
+
 // claimArrays name claims, column by column.
 type claimArrays struct {
 	subscriptions []int64
 	assets        []string
-	seqs          []int64
+	seqs, froms   []int64
 	fences        []int64
 }
 
-func (a *claimArrays) add(c *Claim) {
+// add names a claim, and the delivery at which its lease stands.
+func (a *claimArrays) add(c *Claim, from int64) {
 	a.subscriptions = append(a.subscriptions, int64(c.Subscription))
 	a.assets = append(a.assets, c.Asset)
 	a.seqs = append(a.seqs, c.Seq)
+	a.froms = append(a.froms, from)
 	a.fences = append(a.fences, c.Fence)
 }
 
@@ -264,8 +320,8 @@ type evidenceArrays struct {
 	dns, connect, tls, firstByte []int32
 }
 
-func (a *evidenceArrays) add(c *Claim, e *AttemptEvidence) {
-	a.claimArrays.add(c)
+func (a *evidenceArrays) add(c *Claim, from int64, e *AttemptEvidence) {
+	a.claimArrays.add(c, from)
 	ago := time.Duration(0)
 	if !e.Started.IsZero() {
 		ago = max(time.Since(e.Started), 0)

@@ -62,6 +62,10 @@ func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
 			return
 		case refusedRow(err):
 			one := batch[0]
+			if one.result.Next != nil { // nothing behind it can be recorded before it is
+				one.result.Next = nil
+				one.flight.cancel(ErrLeaseLost)
+			}
 			d.refused.Go(func() { d.settleRefused(ctx, one, err) })
 			return
 		}
@@ -105,6 +109,7 @@ func (d *Dispatcher) trySettle(ctx context.Context, batch []settling) error {
 		results[i] = batch[i].result
 	}
 	settlements, err := d.store.Settle(ctx, results)
+	d.behind.Store(err != nil)
 	if err != nil {
 		return err
 	}
@@ -112,21 +117,28 @@ func (d *Dispatcher) trySettle(ctx context.Context, batch []settling) error {
 	return nil
 }
 
-// settled tells of settlements and ends their flights.
+// settled tells of settlements, ends the flights that they end, and cuts those that
+// went on with a lease that is lost.
 func (d *Dispatcher) settled(batch []settling, settlements []Settlement) {
 	lost := 0
-	flights := make([]*flight, len(batch))
+	ended := make([]*flight, 0, len(batch))
 	for i, s := range settlements {
-		flights[i] = batch[i].flight
-		d.tell(&batch[i].result, s)
-		if s.State == SettledLost {
+		f, r := batch[i].flight, &batch[i].result
+		d.tell(r, s)
+		if s.State == SettledLost && r.Verdict != Released {
 			lost++
+			f.cancel(ErrLeaseLost)
+		}
+		if r.Next == nil {
+			ended = append(ended, f)
 		}
 	}
 	if lost > 0 {
 		d.leasesLost(lost)
 	}
-	d.end(flights...)
+	if len(ended) > 0 {
+		d.end(ended...)
+	}
 }
 
 func (d *Dispatcher) tell(r *Result, s Settlement) {

@@ -42,7 +42,7 @@ func (d *Dispatcher) renew(work context.Context) {
 	ctx, cancel := context.WithTimeout(work, d.config.Lease/3)
 	defer cancel()
 	claims := make([]*Claim, len(old))
-	byKey := make(map[leaseKey]*flight, len(old))
+	byKey := make(map[claimKey]*flight, len(old))
 	for i, f := range old {
 		claims[i] = &f.claim
 		byKey[f.key()] = f
@@ -59,7 +59,7 @@ func (d *Dispatcher) renew(work context.Context) {
 	d.flights.touch(old, at)
 	cut := 0
 	for _, c := range lost {
-		f := byKey[leaseKey{int64(c.Subscription), c.Seq, c.Fence}]
+		f := byKey[claimKey{int64(c.Subscription), c.Seq, c.Fence}]
 		if f.concluded.Load() { // and settled, while this ran
 			continue
 		}

@@ -1,11 +1,16 @@
 -- name: DeliveryClaim :many
 --
--- Takes up to max deliveries for claimant, at most one of each stream.
+-- Takes up to max streams for claimant, and answers with the first delivery of each.
 --
 -- Promises. A claimed delivery is the first of its stream, and its stream has no
--- other in flight. No two claims return the same delivery. Never more than max,
--- and of one subscription never more than its free slots. Rows that somebody has
--- locked are stepped over, and so is all that waits behind them.
+-- other in flight. No two claims return the same delivery. Never more than max
+-- streams, and of one subscription never more than its free slots. Rows that
+-- somebody has locked are stepped over, and so is all that waits behind them.
+--
+-- Behind a first attempt come up to ahead deliveries that follow in the stream, as
+-- many as share budget evenly among the streams: the lease is the stream's, so the
+-- claimant may send them one after another without another claim. fit says which
+-- could be sent in their turn; the run ends before the first that is not.
 --
 -- How it reads:
 --   walk      visits the active subscriptions that have something ready, starting
@@ -90,6 +95,9 @@ picked AS MATERIALIZED (
     WHERE w.hit AND (w.round = 0 OR w.id <= @after::bigint)
     LIMIT @max::integer
 ),
+share AS MATERIALIZED (
+    SELECT least(@ahead::bigint, (@budget::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
+),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
            coalesce(sqlc.narg('now')::timestamptz, now()) AS began,
@@ -97,30 +105,45 @@ claim AS MATERIALIZED (
            @claimant::text AS claimant
 ),
 taken AS (
-    INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
-    FROM picked p CROSS JOIN claim c
+    INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN s.ahead ELSE 0 END,
+           c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
+    FROM picked p CROSS JOIN claim c CROSS JOIN share s
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
-    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+    RETURNING subscription_id, seq, fence, attempt, ahead, tenant, event_id, asset
 )
-SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
-       (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
-       coalesce((SELECT p.seq FROM postlane.settled p
-                 WHERE p.subscription_id = t.subscription_id
-                   AND coalesce(p.asset, '') = coalesce(t.asset, '')
-                   AND p.asset IS NOT DISTINCT FROM t.asset
-                   AND p.seq < t.seq
-                 ORDER BY p.seq DESC LIMIT 1), 0)::bigint AS prev_seq,
+SELECT t.subscription_id, x.seq, t.fence, t.attempt, t.tenant, x.event_id, t.asset, x.fit,
+       coalesce(CASE WHEN x.seq = t.seq THEN
+           (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)
+       END, 0)::bigint AS revision,
+       coalesce(CASE WHEN x.seq = t.seq THEN
+           (SELECT p.seq FROM postlane.settled p
+            WHERE p.subscription_id = t.subscription_id
+              AND coalesce(p.asset, '') = coalesce(t.asset, '')
+              AND p.asset IS NOT DISTINCT FROM t.asset
+              AND p.seq < t.seq
+            ORDER BY p.seq DESC LIMIT 1)
+       END, 0)::bigint AS prev_seq,
        e.type AS event_type, e.content_type,
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= CASE WHEN x.seq = t.seq THEN 65536 ELSE 4096 END THEN e.payload END AS payload
 FROM taken t
 CROSS JOIN LATERAL (
+    SELECT a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit
+    FROM postlane.deliveries a
+    WHERE a.subscription_id = t.subscription_id
+      AND coalesce(a.asset, '') = coalesce(t.asset, '')
+      AND a.asset IS NOT DISTINCT FROM t.asset
+      AND a.seq >= t.seq
+    ORDER BY a.seq
+    LIMIT t.ahead + 1
+) x
+CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.payload FROM postlane.events v
-    WHERE v.tenant = t.tenant AND v.id = t.event_id
+    WHERE v.tenant = t.tenant AND v.id = x.event_id
     LIMIT 1
 ) e;
 

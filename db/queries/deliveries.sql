@@ -4,7 +4,10 @@
 -- `settled`, with the attempt's evidence. Answers with those whose lease the
 -- caller still held; for the others nothing changes. Their leases end with
 -- LeaseDrop, and their streams go on with StreamWake, in the same transaction and
--- after this.
+-- after this; or the leases move on with LeaseAdvance.
+--
+-- Each is named with the delivery at which its lease stands, the first of those of
+-- the stream that are settled here: none is settled before one that it follows.
 --
 -- A success sets the failure count of its subscription to 0. A row with nothing to
 -- forgive is neither locked nor written.
@@ -14,7 +17,7 @@
 -- key, once a result.
 WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
-           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
+           unnest(@seqs::bigint[]) AS seq, unnest(@froms::bigint[]) AS from_seq, unnest(@fences::bigint[]) AS fence,
            unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
            unnest(@statuses::integer[]) AS status, unnest(@outcomes::text[]) AS outcome,
            unnest(@answers::bytea[]) AS answer, unnest(@answers_cut::boolean[]) AS answer_cut,
@@ -33,7 +36,7 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
@@ -85,7 +88,7 @@ SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fen
 -- are locked in the order of their ids.
 WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
-           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence,
+           unnest(@seqs::bigint[]) AS seq, unnest(@froms::bigint[]) AS from_seq, unnest(@fences::bigint[]) AS fence,
            unnest(@gone::boolean[]) AS gone, unnest(@blameless::boolean[]) AS blameless,
            unnest(@delays_ms::bigint[]) AS delay_ms,
            unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
@@ -113,7 +116,7 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
@@ -159,7 +162,8 @@ struck AS MATERIALIZED (
            CASE WHEN s.state <> 'active' THEN NULL
                 WHEN x.gone THEN 'the endpoint answered 410 Gone'
                 WHEN s.disable_after > 0 AND s.failure_count + x.died >= s.disable_after
-                THEN (s.failure_count + x.died)::text || ' deliveries in a row died, the last with: ' || x.reason
+                THEN CASE s.failure_count + x.died WHEN 1 THEN 'a delivery' ELSE (s.failure_count + x.died)::text || ' deliveries in a row' END
+                     || ' died, the last with: ' || x.reason
            END AS disabled_by
     FROM deaths x JOIN postlane.subscriptions s ON s.id = x.subscription_id
     ORDER BY s.id
@@ -186,7 +190,8 @@ FROM mine m;
 -- was on this side, and trying again at once would meet it again. LeaseDrop follows.
 WITH input AS MATERIALIZED (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
-           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence, unnest(@delays_ms::bigint[]) AS delay_ms
+           unnest(@seqs::bigint[]) AS seq, unnest(@froms::bigint[]) AS from_seq,
+           unnest(@fences::bigint[]) AS fence, unnest(@delays_ms::bigint[]) AS delay_ms
 ),
 mine AS MATERIALIZED (
     SELECT i.subscription_id, i.seq, i.fence, i.delay_ms
@@ -194,7 +199,7 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
@@ -235,20 +240,33 @@ SELECT (SELECT count(*) FROM ripe)::bigint AS ripened,
                  WHERE d.due_at IS NOT NULL AND d.due_at > (SELECT c.at FROM clock c)
                  ORDER BY d.due_at LIMIT 1), -1)::bigint AS next_ms;
 
+-- name: DeliveryAsset :one
+SELECT coalesce(d.asset, '')::text AS asset
+FROM postlane.deliveries d
+WHERE d.subscription_id = @subscription_id AND d.seq = @seq;
+
 -- name: DeliveryLock :one
 --
 -- Locks a delivery that occupies its stream, so that no claim takes it until the
--- transaction ends. What is in flight is told by DeliveryInFlight, as a later
--- statement: a claim that ended while this waited shows only there.
+-- transaction ends. StreamLock comes first. What is in flight is told by
+-- DeliveryInFlight, as a later statement: a claim that ended while this waited shows
+-- only there.
 SELECT d.subscription_id, d.seq, d.tenant, d.asset, d.held_at, d.due_at
 FROM postlane.deliveries d
 WHERE d.subscription_id = @subscription_id AND d.seq = @seq
 FOR UPDATE;
 
 -- name: DeliveryInFlight :one
+--
+-- Whether a delivery is being sent, or may be under the lease that its stream has
+-- now.
 SELECT count(*) > 0
 FROM postlane.leases l
-WHERE l.subscription_id = @subscription_id AND coalesce(l.asset, '') = @asset::text AND l.seq = @seq;
+WHERE l.subscription_id = @subscription_id AND coalesce(l.asset, '') = @asset::text AND l.seq <= @seq
+  AND (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries e
+                             WHERE e.subscription_id = @subscription_id AND coalesce(e.asset, '') = @asset::text
+                               AND e.seq > l.seq AND e.seq <= @seq
+                             LIMIT l.ahead + 1) behind) <= l.ahead;
 
 -- name: DeliveryRemove :one
 --

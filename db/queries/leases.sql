@@ -20,13 +20,32 @@ ended AS (
 )
 SELECT e.subscription_id, e.seq, e.fence FROM ended e;
 
+-- name: LeaseAdvance :exec
+--
+-- Moves leases on to a later delivery of their streams, after the counted ones before
+-- it are settled in the same transaction. What changes is in no index, so this is a
+-- HOT update. The time of the claim stays: by it a request may still start.
+WITH u AS (
+    SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
+           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence, unnest(@counts::integer[]) AS count,
+           unnest(@next_seqs::bigint[]) AS next_seq, unnest(@next_event_ids::text[]) AS next_event_id
+)
+UPDATE postlane.leases l
+SET seq = u.next_seq, event_id = u.next_event_id, ahead = greatest(l.ahead - u.count, 0)
+FROM u
+WHERE l.subscription_id = u.subscription_id
+  AND coalesce(l.asset, '') = u.asset
+  AND l.seq = u.seq
+  AND l.fence = u.fence;
+
 -- name: LeaseRenew :many
 --
 -- Moves the end of leases to lease_ms from now and answers with those that the
--- caller still holds. An expired lease that nobody has reclaimed yet is still held.
+-- caller still holds, wherever in their streams they stand. An expired lease that
+-- nobody has reclaimed yet is still held.
 WITH u AS (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
-           unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
+           unnest(@fences::bigint[]) AS fence
 ),
 until AS MATERIALIZED (
     SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS at, @lease_ms::bigint AS lease_ms
@@ -37,11 +56,10 @@ renewed AS (
     FROM u CROSS JOIN until n
     WHERE l.subscription_id = u.subscription_id
       AND coalesce(l.asset, '') = u.asset
-      AND l.seq = u.seq
       AND l.fence = u.fence
-    RETURNING l.subscription_id, l.seq, l.fence
+    RETURNING l.subscription_id, coalesce(l.asset, '')::text AS asset, l.fence
 )
-SELECT r.subscription_id, r.seq, r.fence FROM renewed r;
+SELECT r.subscription_id, r.asset, r.fence FROM renewed r;
 
 -- name: LeaseReclaim :many
 --

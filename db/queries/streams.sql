@@ -28,6 +28,18 @@ woken AS (
 )
 SELECT count(*) FROM woken;
 
+-- name: StreamLock :one
+--
+-- Locks the first delivery of a stream, so that no claim takes the stream until the
+-- transaction ends. Comes before the lock of any delivery in it: settling locks in
+-- that order too. No row: the first was settled while this waited, or the stream is
+-- empty.
+SELECT d.seq
+FROM postlane.deliveries d
+WHERE d.subscription_id = @subscription_id AND coalesce(d.asset, '') = @asset::text
+ORDER BY d.seq LIMIT 1
+FOR UPDATE;
+
 -- name: StreamWakeOrphans :many
 --
 -- A safety net: walks up to max streams from a position and wakes any whose first

@@ -115,37 +115,55 @@ picked AS MATERIALIZED (
     WHERE w.hit AND (w.round = 0 OR w.id <= $1::bigint)
     LIMIT $4::integer
 ),
+share AS MATERIALIZED (
+    SELECT least($5::bigint, ($6::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
+),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce($5::timestamptz, now()) AS began,
-           $6::bigint AS lease_ms,
-           $7::text AS claimant
+           coalesce($7::timestamptz, now()) AS began,
+           $8::bigint AS lease_ms,
+           $9::text AS claimant
 ),
 taken AS (
-    INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
-    FROM picked p CROSS JOIN claim c
+    INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN s.ahead ELSE 0 END,
+           c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
+    FROM picked p CROSS JOIN claim c CROSS JOIN share s
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
-    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+    RETURNING subscription_id, seq, fence, attempt, ahead, tenant, event_id, asset
 )
-SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
-       (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
-       coalesce((SELECT p.seq FROM postlane.settled p
-                 WHERE p.subscription_id = t.subscription_id
-                   AND coalesce(p.asset, '') = coalesce(t.asset, '')
-                   AND p.asset IS NOT DISTINCT FROM t.asset
-                   AND p.seq < t.seq
-                 ORDER BY p.seq DESC LIMIT 1), 0)::bigint AS prev_seq,
+SELECT t.subscription_id, x.seq, t.fence, t.attempt, t.tenant, x.event_id, t.asset, x.fit,
+       coalesce(CASE WHEN x.seq = t.seq THEN
+           (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)
+       END, 0)::bigint AS revision,
+       coalesce(CASE WHEN x.seq = t.seq THEN
+           (SELECT p.seq FROM postlane.settled p
+            WHERE p.subscription_id = t.subscription_id
+              AND coalesce(p.asset, '') = coalesce(t.asset, '')
+              AND p.asset IS NOT DISTINCT FROM t.asset
+              AND p.seq < t.seq
+            ORDER BY p.seq DESC LIMIT 1)
+       END, 0)::bigint AS prev_seq,
        e.type AS event_type, e.content_type,
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= CASE WHEN x.seq = t.seq THEN 65536 ELSE 4096 END THEN e.payload END AS payload
 FROM taken t
 CROSS JOIN LATERAL (
+    SELECT a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit
+    FROM postlane.deliveries a
+    WHERE a.subscription_id = t.subscription_id
+      AND coalesce(a.asset, '') = coalesce(t.asset, '')
+      AND a.asset IS NOT DISTINCT FROM t.asset
+      AND a.seq >= t.seq
+    ORDER BY a.seq
+    LIMIT t.ahead + 1
+) x
+CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.payload FROM postlane.events v
-    WHERE v.tenant = t.tenant AND v.id = t.event_id
+    WHERE v.tenant = t.tenant AND v.id = x.event_id
     LIMIT 1
 ) e
 `
@@ -155,6 +173,8 @@ type DeliveryClaimParams struct {
 	MaxInFlight int32
 	WindowSize  int32
 	Max         int32
+	Ahead       int64
+	Budget      int64
 	Now         *time.Time
 	LeaseMs     int64
 	Claimant    string
@@ -168,6 +188,7 @@ type DeliveryClaimRow struct {
 	Tenant         string
 	EventID        string
 	Asset          *string
+	Fit            bool
 	Revision       int64
 	PrevSeq        int64
 	EventType      string
@@ -176,12 +197,17 @@ type DeliveryClaimRow struct {
 	Payload        interface{}
 }
 
-// Takes up to max deliveries for claimant, at most one of each stream.
+// Takes up to max streams for claimant, and answers with the first delivery of each.
 //
 // Promises. A claimed delivery is the first of its stream, and its stream has no
-// other in flight. No two claims return the same delivery. Never more than max,
-// and of one subscription never more than its free slots. Rows that somebody has
-// locked are stepped over, and so is all that waits behind them.
+// other in flight. No two claims return the same delivery. Never more than max
+// streams, and of one subscription never more than its free slots. Rows that
+// somebody has locked are stepped over, and so is all that waits behind them.
+//
+// Behind a first attempt come up to ahead deliveries that follow in the stream, as
+// many as share budget evenly among the streams: the lease is the stream's, so the
+// claimant may send them one after another without another claim. fit says which
+// could be sent in their turn; the run ends before the first that is not.
 //
 // How it reads:
 //
@@ -209,6 +235,8 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 		arg.MaxInFlight,
 		arg.WindowSize,
 		arg.Max,
+		arg.Ahead,
+		arg.Budget,
 		arg.Now,
 		arg.LeaseMs,
 		arg.Claimant,
@@ -228,6 +256,7 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 			&i.Tenant,
 			&i.EventID,
 			&i.Asset,
+			&i.Fit,
 			&i.Revision,
 			&i.PrevSeq,
 			&i.EventType,

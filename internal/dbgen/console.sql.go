@@ -221,7 +221,7 @@ SELECT l.subscription_id, l.seq, l.event_id, l.asset, l.attempt, l.claimed_at, l
        s.tenant, s.url, s.state,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries e
                               WHERE e.subscription_id = l.subscription_id AND coalesce(e.asset, '') = coalesce(l.asset, '') LIMIT 1001) x)::bigint AS depth
-FROM (SELECT h.subscription_id, h.fence, h.claimed_at, h.lease_until, h.attempt, h.tenant, h.event_id, h.asset, h.claimant, h.seq FROM postlane.leases h
+FROM (SELECT h.subscription_id, h.fence, h.claimed_at, h.lease_until, h.attempt, h.tenant, h.event_id, h.asset, h.claimant, h.seq, h.ahead FROM postlane.leases h
       WHERE h.claimed_at < now() - make_interval(secs => $1::double precision)
         AND ($2::text = '' OR h.tenant = $2::text) AND ($3::bigint = 0 OR h.subscription_id = $3::bigint)
       ORDER BY h.claimed_at LIMIT $4::integer) l

@@ -10,6 +10,24 @@ import (
 	"time"
 )
 
+const DeliveryAsset = `-- name: DeliveryAsset :one
+SELECT coalesce(d.asset, '')::text AS asset
+FROM postlane.deliveries d
+WHERE d.subscription_id = $1 AND d.seq = $2
+`
+
+type DeliveryAssetParams struct {
+	SubscriptionID int64
+	Seq            int64
+}
+
+func (q *Queries) DeliveryAsset(ctx context.Context, db DBTX, arg *DeliveryAssetParams) (string, error) {
+	row := db.QueryRow(ctx, DeliveryAsset, arg.SubscriptionID, arg.Seq)
+	var asset string
+	err := row.Scan(&asset)
+	return asset, err
+}
+
 const DeliveryDiscardDead = `-- name: DeliveryDiscardDead :one
 UPDATE postlane.settled s
 SET state = 'discarded', settled_at = coalesce($1::timestamptz, now()), reason = $2::text
@@ -85,7 +103,11 @@ func (q *Queries) DeliveryDiscardDeleted(ctx context.Context, db DBTX, arg *Deli
 const DeliveryInFlight = `-- name: DeliveryInFlight :one
 SELECT count(*) > 0
 FROM postlane.leases l
-WHERE l.subscription_id = $1 AND coalesce(l.asset, '') = $2::text AND l.seq = $3
+WHERE l.subscription_id = $1 AND coalesce(l.asset, '') = $2::text AND l.seq <= $3
+  AND (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries e
+                             WHERE e.subscription_id = $1 AND coalesce(e.asset, '') = $2::text
+                               AND e.seq > l.seq AND e.seq <= $3
+                             LIMIT l.ahead + 1) behind) <= l.ahead
 `
 
 type DeliveryInFlightParams struct {
@@ -94,6 +116,8 @@ type DeliveryInFlightParams struct {
 	Seq            int64
 }
 
+// Whether a delivery is being sent, or may be under the lease that its stream has
+// now.
 func (q *Queries) DeliveryInFlight(ctx context.Context, db DBTX, arg *DeliveryInFlightParams) (bool, error) {
 	row := db.QueryRow(ctx, DeliveryInFlight, arg.SubscriptionID, arg.Asset, arg.Seq)
 	var column_1 bool
@@ -123,8 +147,9 @@ type DeliveryLockRow struct {
 }
 
 // Locks a delivery that occupies its stream, so that no claim takes it until the
-// transaction ends. What is in flight is told by DeliveryInFlight, as a later
-// statement: a claim that ended while this waited shows only there.
+// transaction ends. StreamLock comes first. What is in flight is told by
+// DeliveryInFlight, as a later statement: a claim that ended while this waited shows
+// only there.
 func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg *DeliveryLockParams) (*DeliveryLockRow, error) {
 	row := db.QueryRow(ctx, DeliveryLock, arg.SubscriptionID, arg.Seq)
 	var i DeliveryLockRow
@@ -142,7 +167,8 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg *DeliveryLockPa
 const DeliveryPostpone = `-- name: DeliveryPostpone :many
 WITH input AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
-           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence, unnest($5::bigint[]) AS delay_ms
+           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS from_seq,
+           unnest($5::bigint[]) AS fence, unnest($6::bigint[]) AS delay_ms
 ),
 mine AS MATERIALIZED (
     SELECT i.subscription_id, i.seq, i.fence, i.delay_ms
@@ -150,14 +176,14 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
 ),
 kept AS (
     UPDATE postlane.deliveries d
-    SET ready = NULL, due_at = coalesce($6::timestamptz, now()) + m.delay_ms * interval '1 millisecond'
+    SET ready = NULL, due_at = coalesce($7::timestamptz, now()) + m.delay_ms * interval '1 millisecond'
     FROM mine m
     WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
 )
@@ -168,6 +194,7 @@ type DeliveryPostponeParams struct {
 	SubscriptionIds []int64
 	Assets          []string
 	Seqs            []int64
+	Froms           []int64
 	Fences          []int64
 	DelaysMs        []int64
 	Now             *time.Time
@@ -186,6 +213,7 @@ func (q *Queries) DeliveryPostpone(ctx context.Context, db DBTX, arg *DeliveryPo
 		arg.SubscriptionIds,
 		arg.Assets,
 		arg.Seqs,
+		arg.Froms,
 		arg.Fences,
 		arg.DelaysMs,
 		arg.Now,
@@ -340,16 +368,16 @@ func (q *Queries) DeliveryRipen(ctx context.Context, db DBTX, arg *DeliveryRipen
 const DeliverySettleDelivered = `-- name: DeliverySettleDelivered :many
 WITH input AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
-           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence,
-           unnest($5::bigint[]) AS started_ms_ago, unnest($6::integer[]) AS duration_ms,
-           unnest($7::integer[]) AS status, unnest($8::text[]) AS outcome,
-           unnest($9::bytea[]) AS answer, unnest($10::boolean[]) AS answer_cut,
-           unnest($11::bytea[]) AS headers,
-           unnest($12::integer[]) AS dns_us, unnest($13::integer[]) AS connect_us,
-           unnest($14::integer[]) AS tls_us, unnest($15::integer[]) AS first_byte_us
+           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS from_seq, unnest($5::bigint[]) AS fence,
+           unnest($6::bigint[]) AS started_ms_ago, unnest($7::integer[]) AS duration_ms,
+           unnest($8::integer[]) AS status, unnest($9::text[]) AS outcome,
+           unnest($10::bytea[]) AS answer, unnest($11::boolean[]) AS answer_cut,
+           unnest($12::bytea[]) AS headers,
+           unnest($13::integer[]) AS dns_us, unnest($14::integer[]) AS connect_us,
+           unnest($15::integer[]) AS tls_us, unnest($16::integer[]) AS first_byte_us
 ),
 clock AS MATERIALIZED (
-    SELECT coalesce($16::timestamptz, now()) AS at
+    SELECT coalesce($17::timestamptz, now()) AS at
 ),
 mine AS MATERIALIZED (
     SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant,
@@ -359,7 +387,7 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
@@ -401,6 +429,7 @@ type DeliverySettleDeliveredParams struct {
 	SubscriptionIds []int64
 	Assets          []string
 	Seqs            []int64
+	Froms           []int64
 	Fences          []int64
 	StartedMsAgo    []int64
 	DurationsMs     []int32
@@ -426,7 +455,10 @@ type DeliverySettleDeliveredRow struct {
 // `settled`, with the attempt's evidence. Answers with those whose lease the
 // caller still held; for the others nothing changes. Their leases end with
 // LeaseDrop, and their streams go on with StreamWake, in the same transaction and
-// after this.
+// after this; or the leases move on with LeaseAdvance.
+//
+// Each is named with the delivery at which its lease stands, the first of those of
+// the stream that are settled here: none is settled before one that it follows.
 //
 // A success sets the failure count of its subscription to 0. A row with nothing to
 // forgive is neither locked nor written.
@@ -439,6 +471,7 @@ func (q *Queries) DeliverySettleDelivered(ctx context.Context, db DBTX, arg *Del
 		arg.SubscriptionIds,
 		arg.Assets,
 		arg.Seqs,
+		arg.Froms,
 		arg.Fences,
 		arg.StartedMsAgo,
 		arg.DurationsMs,
@@ -474,18 +507,18 @@ func (q *Queries) DeliverySettleDelivered(ctx context.Context, db DBTX, arg *Del
 const DeliverySettleFailed = `-- name: DeliverySettleFailed :many
 WITH input AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
-           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence,
-           unnest($5::boolean[]) AS gone, unnest($6::boolean[]) AS blameless,
-           unnest($7::bigint[]) AS delay_ms,
-           unnest($8::bigint[]) AS started_ms_ago, unnest($9::integer[]) AS duration_ms,
-           unnest($10::integer[]) AS status, unnest($11::text[]) AS outcome,
-           unnest($12::bytea[]) AS answer, unnest($13::boolean[]) AS answer_cut,
-           unnest($14::bytea[]) AS headers, unnest($15::text[]) AS error,
-           unnest($16::integer[]) AS dns_us, unnest($17::integer[]) AS connect_us,
-           unnest($18::integer[]) AS tls_us, unnest($19::integer[]) AS first_byte_us
+           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS from_seq, unnest($5::bigint[]) AS fence,
+           unnest($6::boolean[]) AS gone, unnest($7::boolean[]) AS blameless,
+           unnest($8::bigint[]) AS delay_ms,
+           unnest($9::bigint[]) AS started_ms_ago, unnest($10::integer[]) AS duration_ms,
+           unnest($11::integer[]) AS status, unnest($12::text[]) AS outcome,
+           unnest($13::bytea[]) AS answer, unnest($14::boolean[]) AS answer_cut,
+           unnest($15::bytea[]) AS headers, unnest($16::text[]) AS error,
+           unnest($17::integer[]) AS dns_us, unnest($18::integer[]) AS connect_us,
+           unnest($19::integer[]) AS tls_us, unnest($20::integer[]) AS first_byte_us
 ),
 clock AS MATERIALIZED (
-    SELECT coalesce($20::timestamptz, now()) AS at
+    SELECT coalesce($21::timestamptz, now()) AS at
 ),
 mine AS MATERIALIZED (
     SELECT i.subscription_id, i.seq, i.fence, l.attempt, l.tenant, l.claimant, i.gone, i.blameless, i.delay_ms,
@@ -502,7 +535,7 @@ mine AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.attempt, e.tenant, e.claimant FROM postlane.leases e
         WHERE e.subscription_id = i.subscription_id AND coalesce(e.asset, '') = i.asset
-          AND e.seq = i.seq AND e.fence = i.fence
+          AND e.seq = i.from_seq AND e.fence = i.fence
         LIMIT 1
         FOR UPDATE OF e
     ) l
@@ -548,7 +581,8 @@ struck AS MATERIALIZED (
            CASE WHEN s.state <> 'active' THEN NULL
                 WHEN x.gone THEN 'the endpoint answered 410 Gone'
                 WHEN s.disable_after > 0 AND s.failure_count + x.died >= s.disable_after
-                THEN (s.failure_count + x.died)::text || ' deliveries in a row died, the last with: ' || x.reason
+                THEN CASE s.failure_count + x.died WHEN 1 THEN 'a delivery' ELSE (s.failure_count + x.died)::text || ' deliveries in a row' END
+                     || ' died, the last with: ' || x.reason
            END AS disabled_by
     FROM deaths x JOIN postlane.subscriptions s ON s.id = x.subscription_id
     ORDER BY s.id
@@ -574,6 +608,7 @@ type DeliverySettleFailedParams struct {
 	SubscriptionIds []int64
 	Assets          []string
 	Seqs            []int64
+	Froms           []int64
 	Fences          []int64
 	Gone            []bool
 	Blameless       []bool
@@ -617,6 +652,7 @@ func (q *Queries) DeliverySettleFailed(ctx context.Context, db DBTX, arg *Delive
 		arg.SubscriptionIds,
 		arg.Assets,
 		arg.Seqs,
+		arg.Froms,
 		arg.Fences,
 		arg.Gone,
 		arg.Blameless,

@@ -10,6 +10,47 @@ import (
 	"time"
 )
 
+const LeaseAdvance = `-- name: LeaseAdvance :exec
+WITH u AS (
+    SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
+           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence, unnest($5::integer[]) AS count,
+           unnest($6::bigint[]) AS next_seq, unnest($7::text[]) AS next_event_id
+)
+UPDATE postlane.leases l
+SET seq = u.next_seq, event_id = u.next_event_id, ahead = greatest(l.ahead - u.count, 0)
+FROM u
+WHERE l.subscription_id = u.subscription_id
+  AND coalesce(l.asset, '') = u.asset
+  AND l.seq = u.seq
+  AND l.fence = u.fence
+`
+
+type LeaseAdvanceParams struct {
+	SubscriptionIds []int64
+	Assets          []string
+	Seqs            []int64
+	Fences          []int64
+	Counts          []int32
+	NextSeqs        []int64
+	NextEventIds    []string
+}
+
+// Moves leases on to a later delivery of their streams, after the counted ones before
+// it are settled in the same transaction. What changes is in no index, so this is a
+// HOT update. The time of the claim stays: by it a request may still start.
+func (q *Queries) LeaseAdvance(ctx context.Context, db DBTX, arg *LeaseAdvanceParams) error {
+	_, err := db.Exec(ctx, LeaseAdvance,
+		arg.SubscriptionIds,
+		arg.Assets,
+		arg.Seqs,
+		arg.Fences,
+		arg.Counts,
+		arg.NextSeqs,
+		arg.NextEventIds,
+	)
+	return err
+}
+
 const LeaseDrop = `-- name: LeaseDrop :many
 WITH u AS (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
@@ -178,10 +219,10 @@ func (q *Queries) LeaseReclaim(ctx context.Context, db DBTX, arg *LeaseReclaimPa
 const LeaseRenew = `-- name: LeaseRenew :many
 WITH u AS (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
-           unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS fence
+           unnest($3::bigint[]) AS fence
 ),
 until AS MATERIALIZED (
-    SELECT coalesce($5::timestamptz, now()) AS at, $6::bigint AS lease_ms
+    SELECT coalesce($4::timestamptz, now()) AS at, $5::bigint AS lease_ms
 ),
 renewed AS (
     UPDATE postlane.leases l
@@ -189,17 +230,15 @@ renewed AS (
     FROM u CROSS JOIN until n
     WHERE l.subscription_id = u.subscription_id
       AND coalesce(l.asset, '') = u.asset
-      AND l.seq = u.seq
       AND l.fence = u.fence
-    RETURNING l.subscription_id, l.seq, l.fence
+    RETURNING l.subscription_id, coalesce(l.asset, '')::text AS asset, l.fence
 )
-SELECT r.subscription_id, r.seq, r.fence FROM renewed r
+SELECT r.subscription_id, r.asset, r.fence FROM renewed r
 `
 
 type LeaseRenewParams struct {
 	SubscriptionIds []int64
 	Assets          []string
-	Seqs            []int64
 	Fences          []int64
 	Now             *time.Time
 	LeaseMs         int64
@@ -207,17 +246,17 @@ type LeaseRenewParams struct {
 
 type LeaseRenewRow struct {
 	SubscriptionID int64
-	Seq            int64
+	Asset          string
 	Fence          int64
 }
 
 // Moves the end of leases to lease_ms from now and answers with those that the
-// caller still holds. An expired lease that nobody has reclaimed yet is still held.
+// caller still holds, wherever in their streams they stand. An expired lease that
+// nobody has reclaimed yet is still held.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg *LeaseRenewParams) ([]*LeaseRenewRow, error) {
 	rows, err := db.Query(ctx, LeaseRenew,
 		arg.SubscriptionIds,
 		arg.Assets,
-		arg.Seqs,
 		arg.Fences,
 		arg.Now,
 		arg.LeaseMs,
@@ -229,7 +268,7 @@ func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg *LeaseRenewParams
 	var items []*LeaseRenewRow
 	for rows.Next() {
 		var i LeaseRenewRow
-		if err := rows.Scan(&i.SubscriptionID, &i.Seq, &i.Fence); err != nil {
+		if err := rows.Scan(&i.SubscriptionID, &i.Asset, &i.Fence); err != nil {
 			return nil, err
 		}
 		items = append(items, &i)

@@ -110,6 +110,30 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg *StreamListParams
 	return items, nil
 }
 
+const StreamLock = `-- name: StreamLock :one
+SELECT d.seq
+FROM postlane.deliveries d
+WHERE d.subscription_id = $1 AND coalesce(d.asset, '') = $2::text
+ORDER BY d.seq LIMIT 1
+FOR UPDATE
+`
+
+type StreamLockParams struct {
+	SubscriptionID int64
+	Asset          string
+}
+
+// Locks the first delivery of a stream, so that no claim takes the stream until the
+// transaction ends. Comes before the lock of any delivery in it: settling locks in
+// that order too. No row: the first was settled while this waited, or the stream is
+// empty.
+func (q *Queries) StreamLock(ctx context.Context, db DBTX, arg *StreamLockParams) (int64, error) {
+	row := db.QueryRow(ctx, StreamLock, arg.SubscriptionID, arg.Asset)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const StreamOldestDue = `-- name: StreamOldestDue :one
 WITH RECURSIVE walk (id, n) AS (
     SELECT (SELECT d.subscription_id FROM postlane.deliveries d

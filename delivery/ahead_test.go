@@ -1,0 +1,273 @@
+package delivery_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/receiver"
+)
+
+// claimAhead claims one stream with what may be sent behind its first.
+func (b *bundle) claimAhead(ahead int) delivery.Claim {
+	b.t.Helper()
+	r := request(1)
+	r.Ahead = ahead
+	claims, err := b.store.Claim(b.ctx, r)
+	b.is.NoErr(err)
+	b.is.Equal(len(claims), 1)
+	return claims[0]
+}
+
+// goesOn is a success after which the claimant goes on with next.
+func goesOn(c, next *delivery.Claim) delivery.Result {
+	return delivery.Result{Claim: c, Verdict: delivery.Succeeded, Next: next, Attempt: delivery.AttemptEvidence{Outcome: "delivered", Status: 200, Answered: true}}
+}
+
+// settleResults settles results as they are, in one call.
+func (b *bundle) settleResults(results ...delivery.Result) []delivery.Settled {
+	b.t.Helper()
+	settlements, err := b.store.Settle(b.ctx, results)
+	b.is.NoErr(err)
+	states := make([]delivery.Settled, len(settlements))
+	for i, s := range settlements {
+		states[i] = s.State
+	}
+	return states
+}
+
+func seqs(c *delivery.Claim) []int64 {
+	list := []int64{c.Seq}
+	for i := range c.Ahead {
+		list = append(list, c.Ahead[i].Seq)
+	}
+	return list
+}
+
+func TestAClaimShowsWhatFollowsInItsStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe()
+	enqueued := b.enqueue("a", "b", "a", "a", "b", "a", "", "")
+	r := request(10)
+	r.Ahead = 2
+	claims, err := b.store.Claim(b.ctx, r)
+	b.is.NoErr(err)
+	b.is.Equal(len(claims), 3)
+	a, other, none := of(claims, "a"), of(claims, "b"), of(claims, "")
+	b.is.Equal(seqs(&a), []int64{enqueued[0].Seq, enqueued[2].Seq, enqueued[3].Seq})
+	b.is.Equal(seqs(&other), []int64{enqueued[1].Seq, enqueued[4].Seq})
+	b.is.Equal(seqs(&none), []int64{enqueued[6].Seq, enqueued[7].Seq})
+	for _, c := range claims {
+		before := c.Seq
+		for _, x := range c.Ahead {
+			b.is.Equal(x.Prev, before)
+			b.is.Equal([]any{x.Subscription, x.Tenant, x.Asset, x.Fence, x.Revision, x.Attempt}, []any{c.Subscription, c.Tenant, c.Asset, c.Fence, c.Revision, 1})
+			b.is.Equal([]any{string(x.Payload), x.EventType}, []any{`{"a":1}`, "thing.changed"})
+			before = x.Seq
+		}
+	}
+	b.is.Equal(a.Ahead[0].EventID, enqueued[2].ID)
+	b.is.Equal(len(b.claim(10)), 0) // the streams are leased
+}
+
+func TestARunEndsBeforeWhatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"waits for its time": "due_at = now() + interval '1 hour', ready = NULL",
+		"tried before":       "attempts = 1",
+		"held":               "held_at = now(), ready = NULL, reason = 'x'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.subscribe()
+			enqueued := b.enqueue("a", "a", "a", "a")
+			b.exec("UPDATE postlane.deliveries SET "+change+" WHERE seq = $1", enqueued[2].Seq)
+			c := b.claimAhead(10)
+			b.is.Equal(seqs(&c), []int64{enqueued[0].Seq, enqueued[1].Seq})
+		})
+	}
+	t.Run("the first was tried before", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.subscribe()
+		b.enqueue("a", "a")
+		b.exec("UPDATE postlane.deliveries SET attempts = 1")
+		b.is.Equal(len(b.claimAhead(10).Ahead), 0)
+	})
+}
+
+func TestARunIsSettledInOrderUnderOneLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	b.enqueue("a", "a", "a", "a", "a", "a")
+	c := b.claimAhead(4)
+	run := []*delivery.Claim{&c, &c.Ahead[0], &c.Ahead[1], &c.Ahead[2], &c.Ahead[3]}
+
+	// Not before the one in front of it.
+	b.is.Equal(b.settleResults(goesOn(run[1], run[2])), []delivery.Settled{delivery.SettledLost})
+	b.is.Equal(b.settleResults(goesOn(run[0], run[1])), []delivery.Settled{delivery.SettledDelivered})
+	b.is.Equal(b.counts(sub), "pending:4 delivering:1 delivered:1 ")
+	b.is.Equal(len(b.claim(10)), 0) // the lease is still held
+	b.is.Equal(b.settleResults(goesOn(run[0], run[1])), []delivery.Settled{delivery.SettledLost}) // once
+
+	// Several at once, and the last not delivered.
+	b.is.Equal(b.settleResults(goesOn(run[1], run[2]), goesOn(run[2], run[3]), delivery.Result{
+		Claim: run[3], Verdict: delivery.Failed, Delay: time.Hour, Attempt: delivery.AttemptEvidence{Outcome: "http_status", Status: 500, Answered: true},
+	}), []delivery.Settled{delivery.SettledDelivered, delivery.SettledDelivered, delivery.SettledPending})
+	b.is.Equal(b.counts(sub), "pending:3 delivered:3 ")
+	b.is.Equal(one[int](b, "SELECT count(*) FROM postlane.leases"), 0)
+	b.is.Equal(one[int](b, "SELECT count(*) FROM postlane.attempts WHERE number = 1"), 4)
+	b.is.Equal(len(b.claim(10)), 0) // its stream waits for it
+	b.is.Equal(b.settleResults(goesOn(run[4], nil)), []delivery.Settled{delivery.SettledLost})
+}
+
+func TestARunThatIsGivenUpLeavesItsStreamToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	b.enqueue("a", "a", "a", "a")
+	// As a claim that finds no more moves away what stands behind the first.
+	c := b.claimAhead(3)
+	b.is.Equal(b.settleResults(goesOn(&c, nil)), []delivery.Settled{delivery.SettledDelivered})
+	_, err := b.store.Park(b.ctx, 100)
+	b.is.NoErr(err)
+
+	c = b.claimAhead(3)
+	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0]), delivery.Result{Claim: &c.Ahead[0], Verdict: delivery.Released}),
+		[]delivery.Settled{delivery.SettledDelivered, delivery.SettledReleased})
+	b.is.Equal(b.counts(sub), "pending:2 delivered:2 ")
+	c = b.claimAhead(3)
+	b.is.Equal(c.Attempt, 1)
+	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
+	b.is.Equal(b.settleResults(delivery.Result{Claim: &c.Ahead[0], Verdict: delivery.Released}), []delivery.Settled{delivery.SettledReleased})
+	b.is.Equal(b.claimAhead(3).Seq, c.Ahead[0].Seq)
+}
+
+func TestALeaseLostInARunIsChargedToWhereItStands(t *testing.T) {
+	t.Parallel()
+	b, clock := setupClock(t)
+	sub := b.subscribe()
+	b.enqueue("a", "a", "a", "a")
+	c := b.claimAhead(3)
+	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
+	lost, err := b.store.Renew(b.ctx, []*delivery.Claim{&c}, time.Minute) // by any of the run
+	b.is.NoErr(err)
+	b.is.Equal(len(lost), 0)
+	clock.advance(2 * time.Minute)
+	reclaimed, err := b.store.Reclaim(b.ctx, 10)
+	b.is.NoErr(err)
+	b.is.Equal(len(reclaimed), 1)
+	b.is.Equal(reclaimed[0].Seq, c.Ahead[0].Seq)
+	b.is.Equal(b.settleResults(goesOn(&c.Ahead[0], &c.Ahead[1])), []delivery.Settled{delivery.SettledLost})
+	again := b.claimAhead(3)
+	b.is.Equal([]any{again.Seq, again.Attempt, len(again.Ahead)}, []any{c.Ahead[0].Seq, 2, 0}) // it may be what killed the worker
+	b.is.Equal(b.counts(sub), "pending:2 delivering:1 delivered:1 ")
+}
+
+func TestNobodyDiscardsWhatARunMaySend(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	enqueued := b.enqueue("a", "a", "a", "a")
+	c := b.claimAhead(2)
+	for _, e := range enqueued[:3] {
+		b.is.True(errors.Is(b.store.Discard(b.ctx, sub, delivery.ID(e.Seq), "x"), delivery.ErrInFlight))
+	}
+	b.is.NoErr(b.store.Discard(b.ctx, sub, delivery.ID(enqueued[3].Seq), "x"))
+	b.settleResults(goesOn(&c, nil))
+	b.is.NoErr(b.store.Discard(b.ctx, sub, delivery.ID(enqueued[2].Seq), "x"))
+}
+
+func TestADiscardAndAClaimOfItsStreamDoNotMeet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe()
+	enqueued := b.enqueue("a", "a")
+	// As Discard locks, in a transaction that stays open.
+	tx, err := b.pool.Begin(b.ctx)
+	b.is.NoErr(err)
+	_, err = tx.Exec(b.ctx, "SELECT FROM postlane.deliveries WHERE coalesce(asset, '') = 'a' ORDER BY seq LIMIT 1 FOR UPDATE")
+	b.is.NoErr(err)
+	b.is.Equal(len(b.claim(10)), 0)
+	_, err = tx.Exec(b.ctx, "DELETE FROM postlane.deliveries WHERE seq = $1", enqueued[1].Seq)
+	b.is.NoErr(err)
+	b.is.NoErr(tx.Commit(b.ctx))
+	b.is.Equal(len(b.claimAhead(10).Ahead), 0)
+}
+
+func TestADeepStreamRunsAhead(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	s.enqueue(slices.Repeat([]string{"one"}, 300)...)
+	c := s.config()
+	claims := 0
+	c.Observer.Claimed = func(n int, _ time.Duration) { claims += n }
+	_, stop := s.dispatch(c)
+	s.is.NoErr(s.receiver.WaitFor(s.within(60*time.Second), 300))
+	s.eventually(func() bool { return s.counts(sub) == "delivered:300 " })
+	s.is.NoErr(stop())
+	s.is.True(claims < 300)
+	v := s.receiver.Verdict()
+	s.is.Equal([]int64{v.Duplicates, v.OutOfOrder, v.Overlaps}, []int64{0, 0, 0})
+	s.sound()
+	for i, d := range s.log(sub) {
+		s.is.Equal(d.Attempts, 1)
+		if i > 0 {
+			s.is.Equal(s.attempts(sub, d.ID)[0].Number, 1)
+		}
+	}
+}
+
+// What fails in the middle of a run ends it, and nothing behind it is sent.
+func TestAFailureEndsARun(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	s.enqueue(slices.Repeat([]string{"one"}, 20)...)
+	var answered atomic.Int64
+	s.behave("/a", receiver.Behaviour{Answer: func(receiver.Arrival) int {
+		if answered.Add(1) > 3 {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}})
+	c := s.config()
+	c.Schedule = schedule(t, time.Hour)
+	w := observe(t, &c)
+	s.dispatch(c)
+	w.outcomes(4)
+	s.passes(3, w)
+	s.is.Equal(s.counts(sub), "pending:17 delivered:3 ")
+	s.is.Equal(s.requests("/a"), 4)
+	s.is.Equal(one[int](s.bundle, "SELECT count(*) FROM postlane.leases"), 0)
+}
+
+// Whoever paused a subscription sees no request of a run start afterwards.
+func TestAPauseEndsARun(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	s.enqueue(slices.Repeat([]string{"one"}, 2000)...)
+	s.endpoint("/b") // without an active subscription nothing would be claimed
+	arrivals, stopArrivals := s.receiver.Arrivals(10_000)
+	defer stopArrivals()
+	c := s.config()
+	w := observe(t, &c)
+	s.dispatch(c)
+	await(t, arrivals)
+	_, err := s.store.Pause(s.ctx, sub, "x")
+	s.is.NoErr(err)
+	s.eventually(func() bool { return s.receiver.Verdict().Open == 0 })
+	n := s.requests("/a")
+	s.passes(3, w)
+	s.is.Equal(s.requests("/a"), n)
+	s.sound()
+}
