@@ -114,7 +114,7 @@ func TestARunIsSettledInOrderUnderOneLease(t *testing.T) {
 	b.is.Equal(b.settleResults(goesOn(run[1], run[2])), []delivery.Settled{delivery.SettledLost})
 	b.is.Equal(b.settleResults(goesOn(run[0], run[1])), []delivery.Settled{delivery.SettledDelivered})
 	b.is.Equal(b.counts(sub), "pending:4 delivering:1 delivered:1 ")
-	b.is.Equal(len(b.claim(10)), 0) // the lease is still held
+	b.is.Equal(len(b.claim(10)), 0)                                                               // the lease is still held
 	b.is.Equal(b.settleResults(goesOn(run[0], run[1])), []delivery.Settled{delivery.SettledLost}) // once
 
 	// Several at once, and the last not delivered.

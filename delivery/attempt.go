@@ -55,7 +55,8 @@ const runFor = 500 * time.Millisecond
 // verdicts cannot be recorded, or so slowly that they queue. What is not recorded is sent
 // again after a crash.
 func (d *Dispatcher) goesOn(f *flight) bool {
-	return time.Since(f.claimed) < runFor && f.ctx.Err() == nil && !d.flights.stopping() && !d.behind.Load() && len(d.results) < d.config.MaxInFlight
+	return time.Since(f.claimed) < runFor && f.ctx.Err() == nil && !d.flights.stopping() &&
+		!f.refused.any() && !d.behind.Load() && len(d.results) < d.config.MaxInFlight
 }
 
 // attempt makes one attempt.

@@ -105,8 +105,9 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	}
 	var claims []Claim
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
+		known := s.floors.begin(b, time.Now())
 		b.Queue(dbgen.ClaimBegin)
-		b.Queue(dbgen.DeliveryClaim, int64(r.After), int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
+		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
 			int64(r.Ahead), int64(aheadBudget), s.now(), r.Lease.Milliseconds(), r.Claimant).
 			Query(func(rows pgx.Rows) (err error) {
 				claims, err = readClaims(rows)
@@ -116,6 +117,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("delivery: claim: %w", err)
 	}
+	s.floors.note(claims)
 	turn := func(c Claim) int { // the round in which the subscription was reached
 		if c.Subscription > r.After {
 			return 0

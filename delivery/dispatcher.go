@@ -42,6 +42,8 @@ type Dispatcher struct {
 	nudge chan struct{}
 	// cursor is the subscription that had the last turn.
 	cursor SubscriptionID
+	// tidied is when tidy last had nothing left to do.
+	tidied time.Time
 
 	running atomic.Bool
 	dormant atomic.Bool
@@ -245,12 +247,17 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 			return false, -1, err
 		}
 	}
-	if len(claims) == want {
+	if len(claims) == want && time.Since(d.tidied) < tidyEvery {
 		return true, -1, nil
 	}
 	tidied, next, err := d.tidy(ctx)
-	return tidied > 0, next, err
+	return tidied > 0 || len(claims) == want, next, err
 }
+
+// tidyEvery is how often at least what is due is made ready, and what stands in the
+// claims' way is moved, while claims find as many as they want: otherwise a retry would
+// wait for the end of the backlog.
+const tidyEvery = 100 * time.Millisecond
 
 // claim has a deadline of its own and outlives a stop: what the database has given must
 // be known, to be given back.
@@ -271,6 +278,9 @@ func (d *Dispatcher) tidy(ctx context.Context) (changed int64, next time.Duratio
 		return 0, -1, err
 	}
 	parked, err := d.store.Park(ctx, d.config.MaxInFlightPerSubscription)
+	if parked < parkMax { // or there is more to move
+		d.tidied = time.Now()
+	}
 	return ripened + parked, next, err
 }
 

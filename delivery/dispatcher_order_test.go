@@ -310,3 +310,23 @@ func TestTwoDispatchersShareABacklog(t *testing.T) {
 	s.is.Equal(len(w1.lost)+len(w2.lost), 0)
 	s.is.Equal(w1.orphans.Load()+w2.orphans.Load(), int64(0))
 }
+
+// While claims find as many as they want, what is due is made ready all the same.
+func TestARetryDoesNotWaitForTheEndOfABacklog(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	for i := range 8 {
+		s.endpoint(fmt.Sprintf("/%d", i))
+	}
+	s.behave("/0", receiver.Behaviour{FailFirst: 1, Delay: time.Millisecond})
+	s.enqueue("retried")
+	for range 10 {
+		s.enqueue(names("k", 300)...)
+	}
+	c := s.config()
+	c.MaxInFlight, c.MaxInFlightPerSubscription, c.Ahead = 32, 4, -1
+	c.Schedule = schedule(t, 100*time.Millisecond)
+	s.dispatch(c)
+	s.eventually(func() bool { return s.receiver.VerdictOf("/0").Duplicates == 1 })
+	s.is.True(s.receiver.Verdict().Requests < 8*3001) // a backlog is left
+}

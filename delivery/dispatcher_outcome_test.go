@@ -91,7 +91,7 @@ func TestBC25_AnAnswerThatCanNeverBeRecordedStopsNoOther(t *testing.T) {
 	s.behave("/a", receiver.Behaviour{Hold: hold})
 	arrivals, stop := s.receiver.Arrivals(100)
 	c := s.config()
-	c.MaxInFlight, c.MaxInFlightPerSubscription = 40, 40
+	c.MaxInFlight, c.MaxInFlightPerSubscription, c.Ahead = 40, 40, -1
 	w := observe(t, &c)
 	s.enqueue(append(names("k", 10), "x", "x")...)
 	s.dispatch(c)

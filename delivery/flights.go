@@ -17,6 +17,7 @@ type flight struct {
 	// concluded: its verdict is on its way, and settling tells whether the lease
 	// was held.
 	concluded atomic.Bool
+	refused   refused
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 }

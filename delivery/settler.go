@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,9 +15,6 @@ const (
 	// settleTimeout bounds one try: a statement that waits longer is waiting for
 	// something that is not going away.
 	settleTimeout = 10 * time.Second
-	// refusedLeases is for how many leases a verdict is kept that the database
-	// refuses to record.
-	refusedLeases = 4
 )
 
 // settleLoop records verdicts until ctx ends: all that have come in while the last were
@@ -48,8 +46,9 @@ func (d *Dispatcher) settleLoop(ctx context.Context) {
 // endpoint has answered is known only here, and the fence decides whether it still
 // counts.
 func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
+	batch = slices.DeleteFunc(batch, func(s settling) bool { return s.flight.refused.add(s) })
 	fails := backoff{first: 20 * time.Millisecond, most: 2 * time.Second}
-	for {
+	for len(batch) > 0 {
 		err := d.trySettle(ctx, batch)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -62,11 +61,8 @@ func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
 			return
 		case refusedRow(err):
 			one := batch[0]
-			if one.result.Next != nil { // nothing behind it can be recorded before it is
-				one.result.Next = nil
-				one.flight.cancel(ErrLeaseLost)
-			}
-			d.refused.Go(func() { d.settleRefused(ctx, one, err) })
+			one.flight.refused.begin(one)
+			d.refused.Go(func() { d.settleRefused(ctx, one.flight, err) })
 			return
 		}
 		wait := fails.next()
@@ -75,29 +71,6 @@ func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
 			return
 		}
 	}
-}
-
-// settleRefused goes on trying to record a verdict that the database refuses, beside the
-// others. After refusedLeases it lets go: the lease runs out, the attempt is recorded
-// as stalled, and what cannot be recorded ends as a dead letter instead of holding its
-// stream for ever.
-func (d *Dispatcher) settleRefused(ctx context.Context, s settling, err error) {
-	c := &s.flight.claim
-	fails := backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
-	for began := time.Now(); time.Since(began) < refusedLeases*d.config.Lease; {
-		wait := fails.next()
-		d.log.Error("the database refuses to record an attempt; trying again", "error", err,
-			"subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt, "wait", wait)
-		if pause(ctx, wait) != nil {
-			return
-		}
-		if err = d.trySettle(ctx, []settling{s}); err == nil || ctx.Err() != nil {
-			return
-		}
-	}
-	d.log.Error("an attempt could not be recorded; its delivery is sent again or dead when its lease ends", "error", err,
-		"subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt)
-	d.end(s.flight)
 }
 
 // trySettle records a batch, and tells of it.

@@ -38,6 +38,7 @@ type Store struct {
 	guard   *guard.Guard
 	keyring *Keyring
 	clock   func() time.Time
+	floors  floors
 }
 
 // NewStore returns a store on the database of pool, whose schema must be up to date

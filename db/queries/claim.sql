@@ -18,6 +18,8 @@
 --             each other (ready rows, active subscriptions), so neither ten
 --             thousand idle subscriptions nor ten thousand paused ones with a
 --             backlog are stepped through one by one.
+--   known     are three parallel arrays in the order of their ids, what ClaimFloors
+--             answered a while ago. Reading begins there.
 --   picked    takes from each, in the order they became ready, what is first in
 --             its stream and has no lease on it, up to the free slots. It looks at
 --             no more than window ready rows of a subscription: what stands there
@@ -37,9 +39,14 @@ WITH RECURSIVE walk (round, id, hit) AS (
     SELECT w.round + step.wrap, step.id, step.hit
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT (SELECT d.subscription_id FROM postlane.deliveries d
-                WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
-                ORDER BY d.subscription_id LIMIT 1) AS id
+        SELECT (@known_ids::bigint[])[width_bucket(w.id, @known_ids::bigint[]) + 1] AS id
+        OFFSET 0
+    ) known
+    CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT d.subscription_id FROM postlane.deliveries d
+                         WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+                           AND d.subscription_id <= coalesce(known.id - 1, 9223372036854775807)
+                         ORDER BY d.subscription_id LIMIT 1), known.id) AS id
         OFFSET 0
     ) ready
     CROSS JOIN LATERAL (
@@ -62,21 +69,29 @@ picked AS MATERIALIZED (
     SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts
     FROM walk w
     CROSS JOIN LATERAL (
+        SELECT coalesce((@known_ready::bigint[])[at.n], 0) AS ready, coalesce((@known_fences::bigint[])[at.n], 0) AS fence
+        FROM (SELECT CASE WHEN (@known_ids::bigint[])[width_bucket(w.id, @known_ids::bigint[])] = w.id
+                          THEN width_bucket(w.id, @known_ids::bigint[]) END AS n) at
+        OFFSET 0
+    ) floor
+    CROSS JOIN LATERAL (
         SELECT least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                        WHERE l.subscription_id = w.id
-                                        LIMIT @max_in_flight::integer) held) AS slots
+                                        WHERE l.subscription_id = w.id AND l.fence >= floor.fence
+                                        ORDER BY l.fence LIMIT @max_in_flight::integer) held) AS slots
         FROM postlane.subscriptions s
         WHERE s.id = w.id
+        OFFSET 0
     ) free
     CROSS JOIN LATERAL (
         SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
         FROM postlane.deliveries d
         WHERE d.subscription_id = w.id
           AND d.ready IS NOT NULL
+          AND d.ready >= floor.ready
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= floor.ready
                ORDER BY n.ready OFFSET @window_size::integer LIMIT 1), 9223372036854775807)
           AND (SELECT l.seq FROM postlane.leases l
                WHERE l.subscription_id = d.subscription_id
@@ -152,6 +167,23 @@ CROSS JOIN LATERAL (
 -- Comes before DeliveryClaim in its transaction, as a statement of its own: whoever
 -- paused a subscription can then see which claims might not have seen the pause.
 SELECT pg_advisory_xact_lock_shared(1886351212, 1);
+
+-- name: ClaimFloors :many
+--
+-- Of subscriptions the lowest rank of what is ready and the lowest fence of what is
+-- in flight, looked for from the given ones on. While somebody holds an old snapshot,
+-- what was consumed stays in the indexes, dead, and every claim would step over all of
+-- it. Both numbers rise, so what comes lies above; but what a transaction wrote and
+-- commits late lies below, and waits for a claim without floors.
+SELECT u.id::bigint AS id,
+       coalesce((SELECT d.ready FROM postlane.deliveries d
+                 WHERE d.subscription_id = u.id AND d.ready IS NOT NULL AND d.ready >= u.ready
+                 ORDER BY d.ready LIMIT 1), u.ready)::bigint AS ready,
+       coalesce((SELECT l.fence FROM postlane.leases l
+                 WHERE l.subscription_id = u.id AND l.fence >= u.fence
+                 ORDER BY l.fence LIMIT 1), u.fence)::bigint AS fence
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ready::bigint[]) AS ready, unnest(@fences::bigint[]) AS fence) u
+ORDER BY u.id;
 
 -- name: ClaimRunning :many
 --

@@ -4,5 +4,10 @@
 -- migrate:up
 ALTER TABLE postlane.leases ADD COLUMN ahead integer NOT NULL DEFAULT 0;
 
+-- What is in flight of a subscription, from a fence on: a claim counts it, and beside an
+-- old snapshot the leases that ended stay in the other index, among those that have not.
+CREATE INDEX leases_fence ON postlane.leases (subscription_id, fence);
+
 -- migrate:down
+DROP INDEX postlane.leases_fence;
 ALTER TABLE postlane.leases DROP COLUMN ahead;

@@ -21,6 +21,55 @@ func (q *Queries) ClaimBegin(ctx context.Context, db DBTX) error {
 	return err
 }
 
+const ClaimFloors = `-- name: ClaimFloors :many
+SELECT u.id::bigint AS id,
+       coalesce((SELECT d.ready FROM postlane.deliveries d
+                 WHERE d.subscription_id = u.id AND d.ready IS NOT NULL AND d.ready >= u.ready
+                 ORDER BY d.ready LIMIT 1), u.ready)::bigint AS ready,
+       coalesce((SELECT l.fence FROM postlane.leases l
+                 WHERE l.subscription_id = u.id AND l.fence >= u.fence
+                 ORDER BY l.fence LIMIT 1), u.fence)::bigint AS fence
+FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS ready, unnest($3::bigint[]) AS fence) u
+ORDER BY u.id
+`
+
+type ClaimFloorsParams struct {
+	Ids    []int64
+	Ready  []int64
+	Fences []int64
+}
+
+type ClaimFloorsRow struct {
+	ID    int64
+	Ready int64
+	Fence int64
+}
+
+// Of subscriptions the lowest rank of what is ready and the lowest fence of what is
+// in flight, looked for from the given ones on. While somebody holds an old snapshot,
+// what was consumed stays in the indexes, dead, and every claim would step over all of
+// it. Both numbers rise, so what comes lies above; but what a transaction wrote and
+// commits late lies below, and waits for a claim without floors.
+func (q *Queries) ClaimFloors(ctx context.Context, db DBTX, arg *ClaimFloorsParams) ([]*ClaimFloorsRow, error) {
+	rows, err := db.Query(ctx, ClaimFloors, arg.Ids, arg.Ready, arg.Fences)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*ClaimFloorsRow
+	for rows.Next() {
+		var i ClaimFloorsRow
+		if err := rows.Scan(&i.ID, &i.Ready, &i.Fence); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ClaimRunning = `-- name: ClaimRunning :many
 SELECT l.virtualtransaction::text
 FROM pg_catalog.pg_locks l
@@ -57,9 +106,14 @@ WITH RECURSIVE walk (round, id, hit) AS (
     SELECT w.round + step.wrap, step.id, step.hit
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT (SELECT d.subscription_id FROM postlane.deliveries d
-                WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
-                ORDER BY d.subscription_id LIMIT 1) AS id
+        SELECT ($2::bigint[])[width_bucket(w.id, $2::bigint[]) + 1] AS id
+        OFFSET 0
+    ) known
+    CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT d.subscription_id FROM postlane.deliveries d
+                         WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+                           AND d.subscription_id <= coalesce(known.id - 1, 9223372036854775807)
+                         ORDER BY d.subscription_id LIMIT 1), known.id) AS id
         OFFSET 0
     ) ready
     CROSS JOIN LATERAL (
@@ -82,22 +136,30 @@ picked AS MATERIALIZED (
     SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT least(coalesce(s.max_in_flight, $2::integer), $2::integer)
+        SELECT coalesce(($3::bigint[])[at.n], 0) AS ready, coalesce(($4::bigint[])[at.n], 0) AS fence
+        FROM (SELECT CASE WHEN ($2::bigint[])[width_bucket(w.id, $2::bigint[])] = w.id
+                          THEN width_bucket(w.id, $2::bigint[]) END AS n) at
+        OFFSET 0
+    ) floor
+    CROSS JOIN LATERAL (
+        SELECT least(coalesce(s.max_in_flight, $5::integer), $5::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                        WHERE l.subscription_id = w.id
-                                        LIMIT $2::integer) held) AS slots
+                                        WHERE l.subscription_id = w.id AND l.fence >= floor.fence
+                                        ORDER BY l.fence LIMIT $5::integer) held) AS slots
         FROM postlane.subscriptions s
         WHERE s.id = w.id
+        OFFSET 0
     ) free
     CROSS JOIN LATERAL (
         SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
         FROM postlane.deliveries d
         WHERE d.subscription_id = w.id
           AND d.ready IS NOT NULL
+          AND d.ready >= floor.ready
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
-               ORDER BY n.ready OFFSET $3::integer LIMIT 1), 9223372036854775807)
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= floor.ready
+               ORDER BY n.ready OFFSET $6::integer LIMIT 1), 9223372036854775807)
           AND (SELECT l.seq FROM postlane.leases l
                WHERE l.subscription_id = d.subscription_id
                  AND coalesce(l.asset, '') = coalesce(d.asset, '')
@@ -113,16 +175,16 @@ picked AS MATERIALIZED (
         FOR UPDATE OF d SKIP LOCKED
     ) c
     WHERE w.hit AND (w.round = 0 OR w.id <= $1::bigint)
-    LIMIT $4::integer
+    LIMIT $7::integer
 ),
 share AS MATERIALIZED (
-    SELECT least($5::bigint, ($6::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
+    SELECT least($8::bigint, ($9::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
 ),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce($7::timestamptz, now()) AS began,
-           $8::bigint AS lease_ms,
-           $9::text AS claimant
+           coalesce($10::timestamptz, now()) AS began,
+           $11::bigint AS lease_ms,
+           $12::text AS claimant
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
@@ -170,6 +232,9 @@ CROSS JOIN LATERAL (
 
 type DeliveryClaimParams struct {
 	After       int64
+	KnownIds    []int64
+	KnownReady  []int64
+	KnownFences []int64
 	MaxInFlight int32
 	WindowSize  int32
 	Max         int32
@@ -216,6 +281,8 @@ type DeliveryClaimRow struct {
 //	          each other (ready rows, active subscriptions), so neither ten
 //	          thousand idle subscriptions nor ten thousand paused ones with a
 //	          backlog are stepped through one by one.
+//	known     are three parallel arrays in the order of their ids, what ClaimFloors
+//	          answered a while ago. Reading begins there.
 //	picked    takes from each, in the order they became ready, what is first in
 //	          its stream and has no lease on it, up to the free slots. It looks at
 //	          no more than window ready rows of a subscription: what stands there
@@ -232,6 +299,9 @@ type DeliveryClaimRow struct {
 func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaimParams) ([]*DeliveryClaimRow, error) {
 	rows, err := db.Query(ctx, DeliveryClaim,
 		arg.After,
+		arg.KnownIds,
+		arg.KnownReady,
+		arg.KnownFences,
 		arg.MaxInFlight,
 		arg.WindowSize,
 		arg.Max,
