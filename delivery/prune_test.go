@@ -150,7 +150,7 @@ func (b *bundle) logOf(sub delivery.SubscriptionID, n int, age time.Duration) {
 			SELECT $1, seq, 1, 1, at, 'acme', 'delivered', 'test' FROM rows
 		)
 		INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
-		SELECT $1, seq, 'acme', 'old_' || seq, 'thing.changed', 'asset ' || i % 1000, at, at, 1, 'delivered' FROM rows`,
+		SELECT $1, seq, 'acme', 'old_' || seq, 'thing.changed', 'asset ' || i % 1000, r.at, r.at AS settled_at, 1, 'delivered' FROM rows r`,
 		int64(sub), n, age.Milliseconds())
 }
 

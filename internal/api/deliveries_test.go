@@ -90,7 +90,7 @@ func TestShortPages(t *testing.T) {
 	b := setup(t, func(c *api.Config) { c.Search = time.Nanosecond })
 	sub := b.subscribe(nil)
 	b.exec(`INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, created_at, settled_at, attempts, state)
-		SELECT $1, n, 'acme', 'e' || n, CASE WHEN n % 2500 = 7 THEN 'rare' ELSE 'usual' END, now(), now(), 1, 'delivered' FROM generate_series(1, 10000) n`, b.id(sub))
+		SELECT $1, n, 'acme', 'e' || n, CASE WHEN n % 2500 = 7 THEN 'rare' ELSE 'usual' END, now(), now() AS settled_at, 1, 'delivered' FROM generate_series(1, 10000) n`, b.id(sub))
 	for order, want := range map[string][]string{"newest": {"dlv_7507", "dlv_5007", "dlv_2507", "dlv_7"}, "oldest": {"dlv_7", "dlv_2507", "dlv_5007", "dlv_7507"}} {
 		var got []string
 		empty := 0

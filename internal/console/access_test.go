@@ -161,7 +161,7 @@ func actions(x *scene, key string) []string {
 	dead := deliveryPath(x.flaky.ID, x.dead)
 	return []string{
 		"sessions", "sign-out", "theme", "endpoints/create", sub + "/update", sub + "/pause", sub + "/enable", sub + "/delete", sub + "/rotate-secret", sub + "/test",
-		dead + "/retry", dead + "/discard", dead + "/release", "dead/" + x.flaky.ID.String() + "/retry", "keys/create", "keys/" + key + "/revoke",
+		dead + "/retry", dead + "/discard", dead + "/release", "dead/" + x.flaky.ID.String() + "/retry", "outbox/retry", "keys/create", "keys/" + key + "/revoke",
 	}
 }
 
@@ -230,7 +230,7 @@ func TestAKeyThatMayOnlyRead(t *testing.T) {
 	x := s.scene()
 	v := s.signedIn(s.key("acme", keys.Read))
 	for _, p := range pagesOf(x) {
-		if strings.HasPrefix(p[0], "keys") {
+		if strings.HasPrefix(p[0], "keys") || strings.HasPrefix(p[0], "outbox") {
 			continue
 		}
 		page := v.get(p[1])
@@ -285,7 +285,7 @@ func TestATenantSeesItsOwn(t *testing.T) {
 		p := v.press(path, "sure", "yes", "reason", "because", "overlap", "0", "name", "x", "whose", "operator", "scope", "write")
 		want := http.StatusNotFound
 		switch {
-		case strings.HasPrefix(path, "keys/"):
+		case strings.HasPrefix(path, "keys/"), strings.HasPrefix(path, "outbox/"):
 			want = http.StatusForbidden
 		case path == "endpoints/create":
 			want = http.StatusBadRequest // its own, and nothing is said of it
@@ -295,6 +295,7 @@ func TestATenantSeesItsOwn(t *testing.T) {
 		}
 	}
 	s.is.Equal(v.get("keys").status, http.StatusForbidden)
+	s.is.Equal(v.get("outbox").status, http.StatusForbidden)
 	v.has("?tenant=acme", "Overview") // asks in vain
 	s.is.True(!strings.Contains(v.get("endpoints?tenant=acme").body, "acme.example"))
 	// What is for operators: addresses, names of workers.

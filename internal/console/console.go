@@ -111,6 +111,7 @@ func (c *Console) routes() *http.ServeMux {
 	show("dead/{id}", (*visit).deadLetters)
 	show("dead/{id}/retrying", (*visit).retryingDead)
 	show("streams", (*visit).streams)
+	show("outbox", (*visit).outbox)
 	show("keys", (*visit).keyList)
 	show("audit", (*visit).auditLog)
 
@@ -126,6 +127,7 @@ func (c *Console) routes() *http.ServeMux {
 	act("endpoints/{id}/deliveries/{delivery_id}/discard", "discard-delivery", (*visit).discardDelivery)
 	act("endpoints/{id}/deliveries/{delivery_id}/release", "release-delivery", (*visit).releaseDelivery)
 	act("dead/{id}/retry", "retry-deliveries", (*visit).retryDead)
+	act("outbox/retry", "retry-messages", (*visit).retryMessages)
 	act("keys/create", "create-key", (*visit).createKey)
 	act("keys/{key_id}/revoke", "revoke-key", (*visit).revokeKey)
 

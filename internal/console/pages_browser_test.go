@@ -29,6 +29,8 @@ func pagesOf(x *scene) [][2]string {
 		{"dead-letters", "dead/" + x.flaky.ID.String() + "?reason=attempts+used+up:+connection_refused"},
 		{"dead-retrying", "dead/" + x.flaky.ID.String() + "/retrying?reason=attempts+used+up:+connection_refused"},
 		{"streams", "streams"},
+		{"outbox", "outbox"},
+		{"outbox-pending", "outbox?state=pending"},
 		{"keys", "keys"},
 		{"audit", "audit"},
 		{"endpoint-held", held},
@@ -42,6 +44,7 @@ func TestEveryPageInABrowser(t *testing.T) {
 	s := setup(t)
 	x := s.scene()
 	s.key("acme", "read")
+	s.parked(2, "a-queue-with-a-rather-long-name-of-an-entity", "b", "c")
 	v := s.signedIn(operatorKey)
 	v.seen(v.press(endpointPath(x.well.ID)+"/pause", "reason", "maintenance"))
 	v.seen(v.press(endpointPath(x.well.ID) + "/enable"))

@@ -85,7 +85,7 @@ func (c *Console) frame(r *http.Request, v *visit) *frame {
 		{"Streams", v.path("streams"), "streams"},
 	}
 	if v.operator() {
-		f.Nav = append(f.Nav, navigation{"Keys", v.path("keys"), "keys"})
+		f.Nav = append(f.Nav, navigation{"Outbox", v.path("outbox"), "outbox"}, navigation{"Keys", v.path("keys"), "keys"})
 	}
 	f.Nav = append(f.Nav, navigation{"Audit log", v.path("audit"), "audit"})
 	return f

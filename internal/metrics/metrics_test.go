@@ -69,12 +69,12 @@ func sample(t *testing.T, families map[string]*dto.MetricFamily, name string, la
 			continue
 		}
 		switch {
-		case m.Counter != nil:
-			return m.Counter.GetValue()
-		case m.Gauge != nil:
-			return m.Gauge.GetValue()
-		case m.Histogram != nil:
-			return float64(m.Histogram.GetSampleCount())
+		case m.GetCounter() != nil:
+			return m.GetCounter().GetValue()
+		case m.GetGauge() != nil:
+			return m.GetGauge().GetValue()
+		case m.GetHistogram() != nil:
+			return float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	t.Fatalf("there is no %s%v", name, labels)
