@@ -1,9 +1,9 @@
 # What one can do here. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-db bench-small allocations generate lint torture ci image
+.PHONY: help dev test test-db bench-small allocations generate lint torture ci image postgres-image notices
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 dev: ## run Postlane here, with a database, a console and sample events
 	./scripts/dev
@@ -29,8 +29,14 @@ lint: ## gofmt, go vet, golangci-lint, govulncheck
 torture: ## run it under faults for five minutes and judge what arrived; see docs/torture.md
 	./scripts/torture
 
-image: ## build a PostgreSQL image for Docker without a registry (root)
+image: ## build an image of the server for Docker
+	./scripts/image
+
+postgres-image: ## build a PostgreSQL image for Docker without a registry (root)
 	./scripts/postgres-image
+
+notices: ## write the licenses of what is compiled in
+	./scripts/notices
 
 ci: ## all that CI runs, as it runs it (root: it installs packages)
 	./.ci/run

@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // for machines and images without certificates of their own
+
 	"github.com/postlane-go/postlane/internal/cli"
 )
 

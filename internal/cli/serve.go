@@ -34,7 +34,11 @@ func (a *app) serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return server.Run(ctx, server.Config{Settings: s, Pool: pool, Store: store, Dispatcher: config, Relay: c.String("relay"), Logger: a.logger()})
+			supervised := newSupervised(ctx, a.logger())
+			defer supervised.end()
+			return server.Run(ctx, server.Config{
+				Settings: s, Pool: pool, Store: store, Dispatcher: config, Relay: c.String("relay"), Logger: a.logger(), Ready: supervised.ready,
+			})
 		},
 	}
 }
