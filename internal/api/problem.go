@@ -15,6 +15,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/pgerr"
 )
 
 // Problem is the body of every answer that is not a success (RFC 9457).
@@ -213,7 +214,7 @@ func failure(err error) error {
 		return tooBroad.problem(tooBroad.about)
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable.problem("It took too long.").with("Retry-After", "1").because(err)
-	case unreachable(err):
+	case pgerr.Away(err):
 		return unavailable.problem("").with("Retry-After", "1").because(err)
 	}
 	return internal.problem("").because(err)

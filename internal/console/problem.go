@@ -12,6 +12,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/pgerr"
 )
 
 // problem is a refusal as a page tells it. code is that of the HTTP API.
@@ -65,26 +66,10 @@ func problemOf(err error) *problem {
 		return &problem{http.StatusConflict, "changed_meanwhile", "Changed meanwhile", "Somebody else changed the endpoint at the same moment. Look at it again."}
 	case errors.Is(err, delivery.ErrTooBroad), errors.As(err, &pg) && pg.Code == "57014":
 		return &problem{http.StatusUnprocessableEntity, "too_broad", "Too much to read", "The filter leaves so little of a long log that the page would take too long. Choose an endpoint, an asset or a time."}
-	case errors.Is(err, context.DeadlineExceeded), unreachable(err):
+	case errors.Is(err, context.DeadlineExceeded), pgerr.Away(err):
 		return &problem{http.StatusServiceUnavailable, "unavailable", "The database does not answer", "Reload in a moment. The server's log tells more."}
 	}
 	return &problem{http.StatusInternalServerError, "internal", "Something went wrong here", "The server's log tells more."}
-}
-
-// unreachable reports whether the database is away, full or being restarted.
-func unreachable(err error) bool {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || len(pg.Code) != 5 {
-		return false
-	}
-	switch pg.Code[:2] {
-	case "08", "53", "57": // connection, resources, operator intervention
-		return true
-	}
-	return false
 }
 
 // refuse answers with a problem. v is nil, or without a caller, where nobody is signed in.

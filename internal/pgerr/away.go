@@ -1,4 +1,5 @@
-package api
+// Package pgerr tells what kind of trouble an error of the database is.
+package pgerr
 
 import (
 	"errors"
@@ -7,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// unreachable reports whether an error means that the database is away, full or being
+// Away reports whether an error means that the database is away, full or being
 // restarted, as opposed to refusing what was asked.
-func unreachable(err error) bool {
+func Away(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
 	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) {
