@@ -64,6 +64,11 @@ type Request struct {
 	Secrets []signing.Secret
 	Keys    []signing.PrivateKey
 
+	// Traceparent is the W3C trace context that the event comes from, "" where it
+	// comes from none. It is for a Sender that traces (package otelpostlane): this
+	// one does not send it.
+	Traceparent string
+
 	// Header holds the subscription's own headers. Names that CheckHeader
 	// calls reserved are left out here, so that one that got past the API
 	// replaces nothing; anything else it refuses fails the attempt.
