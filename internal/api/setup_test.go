@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ type bundle struct {
 	api   http.Handler
 	// address is where requests come from; "": each from another place.
 	address string
-	asked   int
+	asked   atomic.Int64
 	// acme and other may write for their tenants, reader may read for acme.
 	acme, other, reader string
 }
@@ -115,8 +116,8 @@ func (b *bundle) do(key, method, path string, body any) answer {
 	r := httptest.NewRequestWithContext(b.ctx, method, path, reader)
 	r.Header.Set("Content-Type", "application/json")
 	if r.RemoteAddr = b.address; b.address == "" {
-		b.asked++
-		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1024", b.asked/256, b.asked%256)
+		n := b.asked.Add(1)
+		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1024", n/256, n%256)
 	}
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
