@@ -7,11 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/delivery/deliverysql"
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/sqltx"
 	"github.com/postlane-go/postlane/outbox"
 )
 
 var queries = dbgen.New()
+
+// SQL returns a transaction of database/sql, sqlx, bun, ent or GORM as Events, Messages and
+// their Expect functions take it. It is good for nothing else.
+func SQL(tx deliverysql.Tx) pgx.Tx { return sqltx.Pgx(tx) }
 
 // Events returns the events that tx has enqueued so far, in their order. What was enqueued
 // in a savepoint that was rolled back, and duplicates, are not among them. A failing

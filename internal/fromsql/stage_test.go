@@ -43,8 +43,10 @@ func TestStageIsTheSameFromSQL(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	day := func(year int) time.Time { return time.Date(year, 3, 1, 12, 0, 0, 0, time.UTC) }
 	for name, change := range map[string]func(*outbox.Message){
-		"plain":        func(*outbox.Message) {},
-		"everything":   func(m *outbox.Message) { m.ID, m.Queue, m.IdempotencyKey, m.Tenant, m.Traceparent, m.EnqueuedBy = "i", "q", "k", "t", "tp", "me" },
+		"plain": func(*outbox.Message) {},
+		"everything": func(m *outbox.Message) {
+			m.ID, m.Queue, m.IdempotencyKey, m.Tenant, m.Traceparent, m.EnqueuedBy = "i", "q", "k", "t", "tp", "me"
+		},
 		"headers":      func(m *outbox.Message) { m.Headers = map[string]string{"b": "ü <&> \"", "a": ""} },
 		"no headers":   func(m *outbox.Message) { m.Headers = map[string]string{} },
 		"attempts":     func(m *outbox.Message) { m.MaxAttempts = 3 },
