@@ -1,7 +1,5 @@
 package check
 
-import "slices"
-
 // The kinds of faults, as the harness writes them.
 const (
 	Kill             = "kill"
@@ -41,10 +39,6 @@ var forgets = map[string]bool{
 	PostgresRestart: true, PostgresCrash: true, Failover: true, Terminate: true, DiskFull: true,
 }
 
-// frozen is the only fault that lets a lease run out while its holder's request is open:
-// a process that runs gives a request up before its lease can end, database or not.
-var frozen = map[string]bool{Freeze: true}
-
 // locks are faults that lock a table for as long as they take.
 var locks = map[string]bool{VacuumFull: true, Reindex: true}
 
@@ -72,18 +66,14 @@ func (e *evidence) killed(receiver string, since int64) int64 {
 	return at
 }
 
-// hit reports whether a fault that can be the reason met one of the workers between two
-// times, and took at least as long as given.
-func (e *evidence) hit(kinds map[string]bool, from, to, least int64, workers ...string) bool {
+// forgot reports whether a fault that can be the reason met a worker between two times.
+func (e *evidence) forgot(worker string, from, to int64) bool {
 	for _, f := range e.faults {
-		reason := kinds[f.Kind] || locks[f.Kind] && f.Ended-f.Began > second
+		reason := forgets[f.Kind] || locks[f.Kind] && f.Ended-f.Began > second
 		if !reason || f.Began > to || f.Ended+aftermath < from {
 			continue
 		}
-		if min(f.Ended+aftermath, to)-f.Began < least {
-			continue
-		}
-		if f.Target == "" || slices.Contains(workers, f.Target) {
+		if f.Target == "" || f.Target == worker {
 			return true
 		}
 	}
@@ -99,16 +89,28 @@ func (e *evidence) explainedDuplicate(s *subscription, first, again *request) bo
 	case e.killed(s.Receiver, first.At) < first.ended+unflushed:
 		return true
 	}
-	return e.hit(forgets, first.At, again.At, 0, first.Worker)
+	return e.forgot(first.Worker, first.At, again.At)
 }
 
 // explainedOverlap reports whether the holder of the open request was frozen until its
-// lease had run out, or the sender of the next one before it got to send it.
+// lease had run out, or the sender of the next one before it got to send it. Nothing
+// else lets a lease run out while a request is open: a process that runs gives a
+// request up before that, whether it reaches the database or not.
 func (e *evidence) explainedOverlap(open, next *request) bool {
 	lease, timeout := int64(e.run.Lease), int64(e.run.Timeout)
 	// A request starts no later after its claim than this.
 	begin := (lease - timeout) / 2
 	expired := next.At >= open.At+lease-begin-notice
-	return expired && e.hit(frozen, open.At, next.At, lease/2, open.Worker) ||
-		e.hit(frozen, next.At, next.At, lease/2, next.Worker)
+	return expired && e.frozen(open.Worker, open.At, next.At) || e.frozen(next.Worker, next.At, next.At)
+}
+
+// frozen reports whether a worker was frozen between two times, and for long enough to
+// lose a lease. What it does as it wakes up it does at once.
+func (e *evidence) frozen(worker string, from, to int64) bool {
+	for _, f := range e.faults {
+		if f.Kind == Freeze && f.Target == worker && f.Began <= to && f.Ended+notice >= from && min(f.Ended, to)-f.Began >= int64(e.run.Lease)/2 {
+			return true
+		}
+	}
+	return false
 }

@@ -44,7 +44,7 @@ func (r *Report) pauses(e *evidence, s *subscription) {
 			}
 		}
 		for _, q := range s.requests {
-			if q.At > c.Ended && q.At < until && !e.hit(map[string]bool{Freeze: true}, q.At-int64(e.run.Lease), q.At, 0, q.Worker) {
+			if q.At > c.Ended && q.At < until && !e.frozen(q.Worker, q.At, q.At) {
 				r.find(&r.WhilePaused, "while paused", "%s at %s from %s at %s, after %s at %s", q.ID, s.Path, q.Worker, clock(q.At), c.What, clock(c.Ended))
 			}
 		}

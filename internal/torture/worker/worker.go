@@ -91,7 +91,7 @@ func newDispatcher(c Config, pool *pgxpool.Pool, log *slog.Logger) (*delivery.Di
 	if err != nil {
 		return nil, nil, err
 	}
-	schedule, err := retry.NewSchedule(0, 200*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond, 1500*time.Millisecond)
+	schedule, err := retry.NewSchedule(0, 200*time.Millisecond, 400*time.Millisecond)
 	if err != nil {
 		return nil, nil, err
 	}
