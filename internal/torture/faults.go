@@ -54,8 +54,13 @@ func init() { // they refer to each other
 		{check.SubscriptionStop, 4, 500 * ms, 6000 * ms, (*run).pauseSubscription},
 		{check.SubscriptionNew, 3, 0, 0, (*run).replaceSubscription},
 		{check.SecretRotate, 4, 0, 0, (*run).rotateSecret},
+		{FreezeHung, 3, 4500 * ms, 8000 * ms, (*run).freezeHung},
 	}
 }
+
+// FreezeHung is a freeze while an endpoint hangs, and is written down as both: when the
+// process wakes up, others are at what it had open, and it must not touch that.
+const FreezeHung = "freeze_hung"
 
 // errSkipped is matched by the errors of faults that were not done.
 var (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/internal/torture/check"
+	"github.com/postlane-go/postlane/internal/torture/endpoint"
 	"github.com/postlane-go/postlane/internal/torture/journal"
 	"github.com/postlane-go/postlane/internal/torture/worker"
 )
@@ -48,6 +49,22 @@ func (r *run) freezeWorker(ctx context.Context, target int, d time.Duration) err
 			rest(ctx, d)
 			return errors.Join(err, c.signal(syscall.SIGCONT))
 		})
+	})
+}
+
+func (r *run) freezeHung(ctx context.Context, target int, d time.Duration) error {
+	s := r.subscriptions.lock(target)
+	if s == nil {
+		return errBusy
+	}
+	defer s.busy.Unlock()
+	return r.during(check.ReceiverHang, s.path, func() error {
+		s.set(endpoint.Hang)
+		rest(ctx, timeout/2) // for requests to be open
+		err := r.freezeWorker(ctx, target, d)
+		rest(ctx, timeout) // for the verdicts on them to do harm
+		s.set(endpoint.Well)
+		return err
 	})
 }
 

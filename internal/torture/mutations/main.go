@@ -185,6 +185,8 @@ func failures(said string) string {
 		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
 			name, _, _ = strings.Cut(name, " ")
 			names = append(names, name)
+		} else if strings.HasPrefix(line, "panic: ") {
+			names = append(names, strings.TrimSpace(line))
 		}
 	}
 	if len(names) == 0 {
