@@ -36,14 +36,12 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 // one after another, and hands their verdicts on.
 func (d *Dispatcher) deliver(f *flight, t *target) {
 	c := &f.claim
-	for i := 0; ; i++ {
+	for i := 0; c != nil; i++ {
 		r := d.attempt(f, c, t)
 		if i < len(f.claim.Ahead) && r.Verdict == Succeeded && d.goesOn(f) {
 			r.Next = &f.claim.Ahead[i]
 		}
-		if c = d.conclude(f, c, r); c == nil {
-			return
-		}
+		c = d.conclude(f, c, r)
 	}
 }
 
@@ -51,12 +49,19 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 // a fast endpoint, and lets a slow one's streams take turns.
 const runFor = 500 * time.Millisecond
 
-// goesOn reports whether a run may go on: not when the dispatcher stops, and not when
-// verdicts cannot be recorded, or so slowly that they queue. What is not recorded is sent
-// again after a crash.
+// goesOn reports whether a run may go on, and waits until the database has recorded
+// enough of what was sent before. Not when the dispatcher stops or verdicts cannot be
+// recorded: what is not recorded is sent again after a crash.
 func (d *Dispatcher) goesOn(f *flight) bool {
-	return time.Since(f.claimed) < runFor && f.ctx.Err() == nil && !d.flights.stopping() &&
-		!f.refused.any() && !d.behind.Load() && len(d.results) < d.config.MaxInFlight
+	if time.Since(f.claimed) >= runFor || d.flights.stopping() || d.behind.Load() || f.refused.any() {
+		return false
+	}
+	select {
+	case d.unsettled <- struct{}{}:
+		return true
+	case <-f.ctx.Done():
+		return false
+	}
 }
 
 // attempt makes one attempt.
@@ -124,6 +129,9 @@ func (d *Dispatcher) judge(c *Claim, r *sender.Result) Result {
 // looks lost when it is tried again.
 func (d *Dispatcher) conclude(f *flight, c *Claim, r Result) (next *Claim) {
 	if errors.Is(context.Cause(f.ctx), ErrLeaseLost) {
+		if r.Next != nil {
+			<-d.unsettled
+		}
 		r = Result{Verdict: Released}
 	}
 	r.Claim = c

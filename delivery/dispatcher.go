@@ -33,17 +33,21 @@ type Dispatcher struct {
 	flights *flights
 
 	// results are verdicts on their way to be settled. It has room for the last of
-	// every flight, and for those before that a flight adds while there are fewer
-	// than flights (goesOn), so that no sender waits for the database.
+	// every flight, so that none waits for the database to end, and for those for
+	// which there is a place in unsettled.
 	results chan settling
+	// unsettled has an element for every verdict after which its flight went on. When
+	// it is full, runs wait for the database: that bounds what is sent twice after a
+	// crash.
+	unsettled chan struct{}
 	// refused are the verdicts that the database refuses, each tried on its own.
 	refused sync.WaitGroup
 	// nudge says that there may be something to claim.
 	nudge chan struct{}
 	// cursor is the subscription that had the last turn.
 	cursor SubscriptionID
-	// tidied is when tidy last had nothing left to do.
-	tidied time.Time
+	// ripened and parked are when Ripen and Park last ran.
+	ripened, parked time.Time
 
 	running atomic.Bool
 	dormant atomic.Bool
@@ -71,8 +75,8 @@ func New(config Config) (*Dispatcher, error) {
 		log:     config.Logger.With("claimant", config.Claimant),
 		targets: newTargets(config.Store),
 		flights: newFlights(config.MaxInFlight),
-		results: make(chan settling, 3*config.MaxInFlight),
-		nudge:   make(chan struct{}, 1),
+		results: make(chan settling, 5*config.MaxInFlight), unsettled: make(chan struct{}, 4*config.MaxInFlight),
+		nudge: make(chan struct{}, 1),
 	}
 	if !config.NoListen {
 		if d.hub, err = wake.New(wake.Config{Conn: config.Listen, Logger: d.log}); err != nil {
@@ -247,17 +251,10 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 			return false, -1, err
 		}
 	}
-	if len(claims) == want && time.Since(d.tidied) < tidyEvery {
-		return true, -1, nil
-	}
-	tidied, next, err := d.tidy(ctx)
-	return tidied > 0 || len(claims) == want, next, err
+	full := len(claims) == want
+	tidied, next, err := d.tidy(ctx, full)
+	return full || tidied > 0, next, err
 }
-
-// tidyEvery is how often at least what is due is made ready, and what stands in the
-// claims' way is moved, while claims find as many as they want: otherwise a retry would
-// wait for the end of the backlog.
-const tidyEvery = 100 * time.Millisecond
 
 // claim has a deadline of its own and outlives a stop: what the database has given must
 // be known, to be given back.
@@ -269,19 +266,36 @@ func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
 	})
 }
 
-// tidy makes ready what may be claimed next, and moves away what may not.
-func (d *Dispatcher) tidy(ctx context.Context) (changed int64, next time.Duration, err error) {
+const (
+	// ripenEvery is how often at least what is due is made ready, while claims find
+	// as many as they want: a retry does not wait for the end of a backlog.
+	ripenEvery = 100 * time.Millisecond
+	// parkEvery is the same for what stands in a claim's way. A row that is moved is
+	// written twice more, and a run ahead would have sent many of them.
+	parkEvery = 2 * time.Second
+)
+
+// tidy makes ready what may be claimed next, and moves away what may not: after a claim
+// that was full only now and then.
+func (d *Dispatcher) tidy(ctx context.Context, full bool) (changed int64, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Lease)
 	defer cancel()
-	ripened, next, err := d.store.Ripen(ctx, 1000)
-	if err != nil {
-		return 0, -1, err
+	next = -1
+	if !full || time.Since(d.ripened) >= ripenEvery {
+		if changed, next, err = d.store.Ripen(ctx, 1000); err != nil {
+			return 0, -1, err
+		}
+		d.ripened = time.Now()
 	}
-	parked, err := d.store.Park(ctx, d.config.MaxInFlightPerSubscription)
-	if parked < parkMax { // or there is more to move
-		d.tidied = time.Now()
+	if !full || time.Since(d.parked) >= parkEvery {
+		parked, err := d.store.Park(ctx, d.config.MaxInFlightPerSubscription)
+		if err != nil {
+			return 0, -1, err
+		}
+		d.parked = time.Now()
+		changed += parked
 	}
-	return ripened + parked, next, err
+	return changed, next, nil
 }
 
 // trouble remembers that the database failed just now.

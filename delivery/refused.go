@@ -13,19 +13,20 @@ const refusedLeases = 4
 // refused are a flight's verdicts that wait for one that the database refuses to record,
 // it first: none is settled before one that it follows.
 type refused struct {
-	mu   sync.Mutex
-	list []settling
+	mu      sync.Mutex
+	list    []settling
+	givenUp bool
 }
 
 // add puts a verdict behind those that wait, if any do, and reports whether it did.
-func (r *refused) add(s settling) bool {
+func (r *refused) add(s settling) (waits, givenUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.list) == 0 {
-		return false
+	if len(r.list) == 0 || r.givenUp {
+		return false, r.givenUp
 	}
 	r.list = append(r.list, s)
-	return true
+	return true, false
 }
 
 // begin makes a verdict the first that waits.
@@ -49,6 +50,14 @@ func (r *refused) first() settling {
 	return r.list[0]
 }
 
+// giveUp returns the verdicts that wait and refuses all that come.
+func (r *refused) giveUp() []settling {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.givenUp = true
+	return r.list
+}
+
 func (r *refused) next() (s settling, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,11 +76,31 @@ func (d *Dispatcher) settleRefused(ctx context.Context, f *flight, err error) {
 		if !d.insist(ctx, s, err) {
 			if ctx.Err() == nil {
 				f.cancel(ErrLeaseLost)
+				for _, s := range f.refused.giveUp() {
+					d.forget(s)
+				}
 				d.end(f)
 			}
 			return
 		}
 		err = nil
+	}
+}
+
+// waits reports whether a verdict is not to be settled now: another of its flight is
+// refused, or was until it was given up.
+func (d *Dispatcher) waits(s settling) bool {
+	waits, givenUp := s.flight.refused.add(s)
+	if givenUp {
+		d.forget(s)
+	}
+	return waits || givenUp
+}
+
+// forget gives back the place of a verdict that will not be settled.
+func (d *Dispatcher) forget(s settling) {
+	if s.result.Next != nil {
+		<-d.unsettled
 	}
 }
 

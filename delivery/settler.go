@@ -46,7 +46,7 @@ func (d *Dispatcher) settleLoop(ctx context.Context) {
 // endpoint has answered is known only here, and the fence decides whether it still
 // counts.
 func (d *Dispatcher) settle(ctx context.Context, batch []settling) {
-	batch = slices.DeleteFunc(batch, func(s settling) bool { return s.flight.refused.add(s) })
+	batch = slices.DeleteFunc(batch, d.waits)
 	fails := backoff{first: 20 * time.Millisecond, most: 2 * time.Second}
 	for len(batch) > 0 {
 		err := d.trySettle(ctx, batch)
@@ -104,6 +104,8 @@ func (d *Dispatcher) settled(batch []settling, settlements []Settlement) {
 		}
 		if r.Next == nil {
 			ended = append(ended, f)
+		} else {
+			<-d.unsettled
 		}
 	}
 	if lost > 0 {
