@@ -86,6 +86,7 @@ func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 	r := d.config.Sender.Send(f.ctx, sender.Request{
 		URL: t.url, EventID: c.EventID, EventType: c.EventType, Asset: c.Asset, Attempt: c.Attempt,
 		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets, Keys: t.keys, Header: t.header,
+		Traceparent: c.Traceparent,
 	})
 	return d.judge(c, &r)
 }

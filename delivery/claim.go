@@ -68,6 +68,8 @@ type Claim struct {
 	Attempt int
 
 	EventID, EventType, Asset, ContentType string
+	// Traceparent is the trace context that the event comes from, "" if none.
+	Traceparent string
 
 	// Payload is nil where it is larger than 64 KiB, or than 4 KiB in Ahead;
 	// Store.Payload reads it then.
@@ -139,7 +141,7 @@ func readClaims(rows pgx.Rows) ([]Claim, error) {
 	for rows.Next() {
 		var c Claim
 		err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset, &fit,
-			&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.PayloadSize, &c.Payload)
+			&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
 		if err != nil {
 			return nil, err
 		}

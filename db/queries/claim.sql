@@ -140,7 +140,7 @@ SELECT t.subscription_id, x.seq, t.fence, t.attempt, t.tenant, x.event_id, t.ass
               AND p.seq < t.seq
             ORDER BY p.seq DESC LIMIT 1)
        END, 0)::bigint AS prev_seq,
-       e.type AS event_type, e.content_type,
+       e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
@@ -157,7 +157,7 @@ CROSS JOIN LATERAL (
     LIMIT t.ahead + 1
 ) x
 CROSS JOIN LATERAL (
-    SELECT v.type, v.content_type, v.payload FROM postlane.events v
+    SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
     WHERE v.tenant = t.tenant AND v.id = x.event_id
     LIMIT 1
 ) e;
