@@ -177,26 +177,22 @@ func (c *claimed) load(ctx context.Context, s shape) error {
 	return c.addDeliveries(ctx, c.n, c.subscriptions, s)
 }
 
-// settleIn brings a backlog into the state that is measured, and returns how long that
-// took. A large one is worked on until a claim is full: what stood blocked in front of
-// all else is out of the way then, once and for all. In a small one nothing is left
-// that could be tidied while it is timed: it is compared with at its best.
+// settleIn brings a backlog into the state that is measured, the same for both sizes, and
+// returns how long that took: what stands blocked in front of all else is moved out of the
+// way, once and for all, and the first claims are made.
 func (c *claimed) settleIn(ctx context.Context) (took time.Duration, err error) {
 	began := time.Now()
-	want := flatBatch
 	for tidied := int64(1); tidied > 0; {
 		if tidied, err = c.tidy(ctx); err != nil {
 			return 0, err
 		}
-		if c.n > smallBacklog {
-			break // the statements are prepared
-		}
-		want = flatSettleIn
 	}
-	for got := 0; got < want; {
-		if got, _, err = c.pass(ctx, want); err != nil {
+	for got := 0; got < flatSettleIn; {
+		claimed, _, err := c.pass(ctx, flatBatch)
+		if err != nil {
 			return 0, err
 		}
+		got += claimed
 	}
 	return time.Since(began), nil
 }
