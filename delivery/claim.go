@@ -107,7 +107,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	}
 	var claims []Claim
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
-		known := s.floors.begin(b, time.Now())
+		known := s.floors.begin(b, s.time())
 		b.Queue(dbgen.ClaimBegin)
 		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
 			int64(r.Ahead), int64(aheadBudget), s.now(), r.Lease.Milliseconds(), r.Claimant).
@@ -166,13 +166,13 @@ func readClaims(rows pgx.Rows) ([]Claim, error) {
 }
 
 // Park moves ready deliveries that stand behind others of their stream out of the
-// claims' way, where a claim sees nothing but those, and returns how many it moved. After
-// a claim that returned fewer than it was asked for, and a Park that moved some, there may
-// be more to claim. maxInFlight is the claim's: where a subscription has no slot free by
-// it, nothing stands in a claim's way, and nothing is moved.
+// claims' way and returns how many it moved. After a claim that returned fewer than it
+// was asked for, and a Park that moved some, there may be more to claim. maxInFlight is
+// the claim's: where a subscription has no slot free by it, nothing stands in a claim's
+// way, and nothing is moved.
 func (s *Store) Park(ctx context.Context, maxInFlight int) (parked int64, err error) {
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.DeliveryPark, int32(maxInFlight), int32(maxInFlight+claimOverscan), int32(parkWindow), int32(parkMax)).
+		b.Queue(dbgen.DeliveryPark, int32(maxInFlight), int32(parkWindow), int32(parkMax)).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
 	})
 	if err != nil {

@@ -1,6 +1,9 @@
 package delivery
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // DiscardDeleted and WakeOrphans are what a dispatcher's upkeep calls.
 func (s *Store) DiscardDeleted(ctx context.Context, limit int) (int64, error) {
@@ -35,4 +38,14 @@ func (s *Store) SecretsOf(ctx context.Context, id SubscriptionID) ([]string, err
 		secrets = append(secrets, secret.Reveal())
 	}
 	return secrets, t.err
+}
+
+// ReadyFloor is the rank at which claims begin to read a subscription, 0 from its first.
+func (s *Store) ReadyFloor(id SubscriptionID) int64 {
+	s.floors.mu.Lock()
+	defer s.floors.mu.Unlock()
+	if i, found := slices.BinarySearch(s.floors.used.Ids, int64(id)); found {
+		return s.floors.used.Ready[i]
+	}
+	return 0
 }

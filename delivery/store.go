@@ -67,6 +67,14 @@ func (s *Store) now() *time.Time {
 	return &t
 }
 
+// time is what paces this process: it decides nothing about deliveries.
+func (s *Store) time() time.Time {
+	if s.clock == nil {
+		return time.Now()
+	}
+	return s.clock()
+}
+
 // pipeline runs statements of the hot path as one transaction in one round trip:
 // read committed, so that each statement sees what was committed before it, and with
 // the settings that keep the planner on the indexes.

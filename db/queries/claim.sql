@@ -200,12 +200,11 @@ WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.o
 -- the ready index, up to max, and says how many. Each is moved at most once
 -- before its turn comes, so a deep stream costs every claim together O(1) a row.
 --
--- It looks at the active subscriptions that have a free slot and where a claim sees
--- nothing to take in its window: what is ready there is in flight or behind something.
--- Others need nothing: of the blocked rows that a claim sees beside what it takes, a
--- run ahead sends most. And with every slot taken, or a backlog paused, looking
--- through their windows (2,000 rows, 3,600 pages each) would cost more than all the
--- claims.
+-- Comes after a claim that was short. Of the active subscriptions with a free slot
+-- that claim took all it could see, so what is ready there is in flight or behind
+-- something, but for what its window did not reach. Others merely wait: with every
+-- slot taken, or a backlog paused, looking through their windows (2,000 rows, 3,600
+-- pages each) would cost more than all the claims.
 --
 -- The race: the earlier one may be settled at this moment, and its settling has
 -- looked for a successor before this statement marks it; nobody would wake it
@@ -245,25 +244,6 @@ short AS MATERIALIZED (
                                  WHERE l.subscription_id = w.id
                                  LIMIT @max_in_flight::integer) held)
           < least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
-      AND (SELECT d.seq
-           FROM postlane.deliveries d
-           WHERE d.subscription_id = w.id
-             AND d.ready IS NOT NULL
-             AND d.ready <= coalesce(
-                 (SELECT n.ready FROM postlane.deliveries n
-                  WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
-                  ORDER BY n.ready OFFSET @claim_window::integer LIMIT 1), 9223372036854775807)
-             AND (SELECT l.seq FROM postlane.leases l
-                  WHERE l.subscription_id = d.subscription_id
-                    AND coalesce(l.asset, '') = coalesce(d.asset, '')
-                    AND l.asset IS NOT DISTINCT FROM d.asset
-                  LIMIT 1) IS NULL
-             AND (SELECT e.seq FROM postlane.deliveries e
-                  WHERE e.subscription_id = d.subscription_id
-                    AND coalesce(e.asset, '') = coalesce(d.asset, '')
-                    AND e.asset IS NOT DISTINCT FROM d.asset
-                  ORDER BY e.seq LIMIT 1) = d.seq
-           ORDER BY d.ready LIMIT 1) IS NULL
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq
