@@ -9,18 +9,28 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/receiver"
 )
 
+// aheadClaim is a claim with what may be sent behind it.
+type aheadClaim struct {
+	delivery.Claim
+
+	Ahead []delivery.Claim
+}
+
 // claimAhead claims one stream with what may be sent behind its first.
-func (b *bundle) claimAhead(ahead int) delivery.Claim {
+func (b *bundle) claimAhead(ahead int) aheadClaim {
 	b.t.Helper()
 	r := request(1)
 	r.Ahead = ahead
 	claims, err := b.store.Claim(b.ctx, r)
 	b.is.NoErr(err)
 	b.is.Equal(len(claims), 1)
-	return claims[0]
+	runs, err := b.store.Ahead(b.ctx, claims, ahead)
+	b.is.NoErr(err)
+	return aheadClaim{claims[0], runs[0]}
 }
 
 // goesOn is a success after which the claimant goes on with next.
@@ -40,10 +50,10 @@ func (b *bundle) settleResults(results ...delivery.Result) []delivery.Settled {
 	return states
 }
 
-func seqs(c *delivery.Claim) []int64 {
-	list := []int64{c.Seq}
-	for i := range c.Ahead {
-		list = append(list, c.Ahead[i].Seq)
+func seqs(first int64, ahead []delivery.Claim) []int64 {
+	list := []int64{first}
+	for i := range ahead {
+		list = append(list, ahead[i].Seq)
 	}
 	return list
 }
@@ -58,20 +68,24 @@ func TestAClaimShowsWhatFollowsInItsStream(t *testing.T) {
 	claims, err := b.store.Claim(b.ctx, r)
 	b.is.NoErr(err)
 	b.is.Equal(len(claims), 3)
-	a, other, none := of(claims, "a"), of(claims, "b"), of(claims, "")
-	b.is.Equal(seqs(&a), []int64{enqueued[0].Seq, enqueued[2].Seq, enqueued[3].Seq})
-	b.is.Equal(seqs(&other), []int64{enqueued[1].Seq, enqueued[4].Seq})
-	b.is.Equal(seqs(&none), []int64{enqueued[6].Seq, enqueued[7].Seq})
-	for _, c := range claims {
+	runs, err := b.store.Ahead(b.ctx, claims, 2)
+	b.is.NoErr(err)
+	want := map[string][]int64{
+		"a": {enqueued[0].Seq, enqueued[2].Seq, enqueued[3].Seq}, "b": {enqueued[1].Seq, enqueued[4].Seq}, "": {enqueued[6].Seq, enqueued[7].Seq},
+	}
+	for i, c := range claims {
+		b.is.Equal(seqs(c.Seq, runs[i]), want[c.Asset])
 		before := c.Seq
-		for _, x := range c.Ahead {
+		for _, x := range runs[i] {
 			b.is.Equal(x.Prev, before)
 			b.is.Equal([]any{x.Subscription, x.Tenant, x.Asset, x.Fence, x.Revision, x.Attempt}, []any{c.Subscription, c.Tenant, c.Asset, c.Fence, c.Revision, 1})
 			b.is.Equal([]any{string(x.Payload), x.EventType}, []any{`{"a":1}`, "thing.changed"})
 			before = x.Seq
 		}
+		if c.Asset == "a" {
+			b.is.Equal(runs[i][0].EventID, enqueued[2].ID)
+		}
 	}
-	b.is.Equal(a.Ahead[0].EventID, enqueued[2].ID)
 	b.is.Equal(len(b.claim(10)), 0) // the streams are leased
 }
 
@@ -89,7 +103,7 @@ func TestARunEndsBeforeWhatCannotBeSent(t *testing.T) {
 			enqueued := b.enqueue("a", "a", "a", "a")
 			b.exec("UPDATE postlane.deliveries SET "+change+" WHERE seq = $1", enqueued[2].Seq)
 			c := b.claimAhead(10)
-			b.is.Equal(seqs(&c), []int64{enqueued[0].Seq, enqueued[1].Seq})
+			b.is.Equal(seqs(c.Seq, c.Ahead), []int64{enqueued[0].Seq, enqueued[1].Seq})
 		})
 	}
 	t.Run("the first was tried before", func(t *testing.T) {
@@ -108,7 +122,7 @@ func TestARunIsSettledInOrderUnderOneLease(t *testing.T) {
 	sub := b.subscribe()
 	b.enqueue("a", "a", "a", "a", "a", "a")
 	c := b.claimAhead(4)
-	run := []*delivery.Claim{&c, &c.Ahead[0], &c.Ahead[1], &c.Ahead[2], &c.Ahead[3]}
+	run := []*delivery.Claim{&c.Claim, &c.Ahead[0], &c.Ahead[1], &c.Ahead[2], &c.Ahead[3]}
 
 	// Not before the one in front of it.
 	b.is.Equal(b.settleResults(goesOn(run[1], run[2])), []delivery.Settled{delivery.SettledLost})
@@ -135,17 +149,17 @@ func TestARunThatIsGivenUpLeavesItsStreamToOthers(t *testing.T) {
 	b.enqueue("a", "a", "a", "a")
 	// As a claim that finds no more moves away what stands behind the first.
 	c := b.claimAhead(3)
-	b.is.Equal(b.settleResults(goesOn(&c, nil)), []delivery.Settled{delivery.SettledDelivered})
+	b.is.Equal(b.settleResults(goesOn(&c.Claim, nil)), []delivery.Settled{delivery.SettledDelivered})
 	_, err := b.store.Park(b.ctx, 100)
 	b.is.NoErr(err)
 
 	c = b.claimAhead(3)
-	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0]), delivery.Result{Claim: &c.Ahead[0], Verdict: delivery.Released}),
+	b.is.Equal(b.settleResults(goesOn(&c.Claim, &c.Ahead[0]), delivery.Result{Claim: &c.Ahead[0], Verdict: delivery.Released}),
 		[]delivery.Settled{delivery.SettledDelivered, delivery.SettledReleased})
 	b.is.Equal(b.counts(sub), "pending:2 delivered:2 ")
 	c = b.claimAhead(3)
 	b.is.Equal(c.Attempt, 1)
-	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
+	b.is.Equal(b.settleResults(goesOn(&c.Claim, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
 	b.is.Equal(b.settleResults(delivery.Result{Claim: &c.Ahead[0], Verdict: delivery.Released}), []delivery.Settled{delivery.SettledReleased})
 	b.is.Equal(b.claimAhead(3).Seq, c.Ahead[0].Seq)
 }
@@ -156,8 +170,8 @@ func TestALeaseLostInARunIsChargedToWhereItStands(t *testing.T) {
 	sub := b.subscribe()
 	b.enqueue("a", "a", "a", "a")
 	c := b.claimAhead(3)
-	b.is.Equal(b.settleResults(goesOn(&c, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
-	lost, err := b.store.Renew(b.ctx, []*delivery.Claim{&c}, time.Minute) // by any of the run
+	b.is.Equal(b.settleResults(goesOn(&c.Claim, &c.Ahead[0])), []delivery.Settled{delivery.SettledDelivered})
+	lost, err := b.store.Renew(b.ctx, []*delivery.Claim{&c.Claim}, time.Minute) // by any of the run
 	b.is.NoErr(err)
 	b.is.Equal(len(lost), 0)
 	clock.advance(2 * time.Minute)
@@ -181,7 +195,7 @@ func TestNobodyDiscardsWhatARunMaySend(t *testing.T) {
 		b.is.True(errors.Is(b.store.Discard(b.ctx, sub, delivery.ID(e.Seq), "x"), delivery.ErrInFlight))
 	}
 	b.is.NoErr(b.store.Discard(b.ctx, sub, delivery.ID(enqueued[3].Seq), "x"))
-	b.settleResults(goesOn(&c, nil))
+	b.settleResults(goesOn(&c.Claim, nil))
 	b.is.NoErr(b.store.Discard(b.ctx, sub, delivery.ID(enqueued[2].Seq), "x"))
 }
 
@@ -200,6 +214,59 @@ func TestADiscardAndAClaimOfItsStreamDoNotMeet(t *testing.T) {
 	b.is.NoErr(err)
 	b.is.NoErr(tx.Commit(b.ctx))
 	b.is.Equal(len(b.claimAhead(10).Ahead), 0)
+}
+
+// A claim whose statement began before another claim of the stream was settled does not
+// send ahead what that one has delivered.
+func TestWhatIsAheadIsReadUnderTheLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe()
+	b.exec(`CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_advisory_xact_lock(CASE NEW.claimant WHEN 'first' THEN 41 ELSE 42 END); RETURN NEW; END $$`)
+	b.exec("CREATE TRIGGER gate BEFORE INSERT ON postlane.leases FOR EACH ROW EXECUTE FUNCTION gate()")
+	gate, err := b.pool.Acquire(b.ctx)
+	b.is.NoErr(err)
+	defer gate.Release()
+	_, err = gate.Exec(b.ctx, "SELECT pg_advisory_lock(41), pg_advisory_lock(42)")
+	b.is.NoErr(err)
+	claim := func(who string) chan []delivery.Claim {
+		claimed := make(chan []delivery.Claim, 1)
+		go func() {
+			r := request(10)
+			r.Claimant, r.Ahead = who, 5
+			claims, err := b.store.Claim(b.ctx, r)
+			if err != nil {
+				t.Error(err)
+			}
+			claimed <- claims
+		}()
+		return claimed
+	}
+	open := func(key int) {
+		_, err := gate.Exec(b.ctx, "SELECT pg_advisory_unlock($1)", key)
+		b.is.NoErr(err)
+	}
+	tx, err := b.pool.Begin(b.ctx)
+	b.is.NoErr(err)
+	lower, err := delivery.Enqueue(b.ctx, tx, event("a"))
+	b.is.NoErr(err)
+	higher := b.enqueue("a")
+	first := claim("first")
+	pgtest.WaitForBlocked(t, b.pool, 1)
+	b.is.NoErr(tx.Commit(b.ctx))
+	second := claim("second")
+	pgtest.WaitForBlocked(t, b.pool, 2)
+	open(41)
+	claims := await(t, first)
+	b.is.Equal(claims[0].Seq, higher[0].Seq)
+	b.settle(delivery.Succeeded, claims...)
+	open(42)
+	claims = await(t, second)
+	b.is.Equal(claims[0].Seq, lower[0].Seq)
+	runs, err := b.store.Ahead(b.ctx, claims, 5)
+	b.is.NoErr(err)
+	b.is.Equal(len(runs[0]), 0)
 }
 
 func TestADeepStreamRunsAhead(t *testing.T) {

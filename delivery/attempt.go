@@ -16,12 +16,15 @@ import (
 // way: long enough not to be a hot loop, short enough not to be noticed.
 const postponement = 5 * time.Second
 
-// start takes claims into flight. If their subscriptions cannot be read they are released.
+// start takes claims into flight, and reads what may follow them while they are sent. If
+// their subscriptions cannot be read they are released.
 func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Time) error {
 	targets, err := d.targets.of(work, claims)
+	flights := make([]*flight, len(claims))
 	for i := range claims {
-		f := &flight{claim: claims[i], claimed: claimed, renewed: claimed}
+		f := &flight{claim: claims[i], ahead: make(chan []Claim, 1), claimed: claimed, renewed: claimed}
 		f.ctx, f.cancel = context.WithCancelCause(work) //nolint:fatcontext // each flight has one of its own, below work
+		flights[i] = f
 		d.flights.add(f)
 		if err != nil {
 			d.conclude(f, &f.claim, Result{Verdict: Released})
@@ -29,17 +32,37 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 		}
 		go d.deliver(f, targets[i])
 	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(work, runFor)
+	defer cancel()
+	runs, err := d.store.Ahead(ctx, claims, d.config.Ahead)
+	for i, f := range flights {
+		if err != nil {
+			f.ahead <- nil
+		} else {
+			f.ahead <- runs[i]
+		}
+	}
 	return err
 }
 
-// deliver makes the attempt, and those that follow it in the stream while each succeeds,
-// one after another, and hands their verdicts on.
+// deliver makes the attempt, and those that may follow it in the stream while each
+// succeeds, one after another, and hands their verdicts on.
 func (d *Dispatcher) deliver(f *flight, t *target) {
 	c := &f.claim
+	var ahead []Claim
 	for i := 0; c != nil; i++ {
 		r := d.attempt(f, c, t)
-		if i < len(f.claim.Ahead) && r.Verdict == Succeeded && d.goesOn(f) {
-			r.Next = &f.claim.Ahead[i]
+		if i == 0 && r.Verdict == Succeeded {
+			select {
+			case ahead = <-f.ahead:
+			case <-f.ctx.Done():
+			}
+		}
+		if i < len(ahead) && r.Verdict == Succeeded && d.goesOn(f) {
+			r.Next = &ahead[i]
 		}
 		c = d.conclude(f, c, r)
 	}

@@ -22,10 +22,6 @@ const (
 	// and parkMax how many it moves at once.
 	parkWindow = 2000
 	parkMax    = 2000
-	// aheadBudget is how many deliveries one claim reads to be sent behind the
-	// first ones of its streams, shared evenly among those: it bounds the memory
-	// of a claim and how much is read in vain when a run ends early.
-	aheadBudget = 2000
 )
 
 // ClaimRequest says what to claim.
@@ -33,11 +29,10 @@ type ClaimRequest struct {
 	// Claimant names who claims, for people who look at the leases. It decides
 	// nothing: the fence does. Required.
 	Claimant string
-	// Max is the most streams to take, and so the most deliveries to return beside
-	// those in their Ahead. Required.
+	// Max is the most deliveries to return, each of another stream. Required.
 	Max int
-	// Ahead is how many deliveries may follow each of them in Claim.Ahead, 2,000 in
-	// all. Default: 0.
+	// Ahead is how many deliveries behind a first attempt may be sent under its
+	// lease; see Store.Ahead. Default: 0.
 	Ahead int
 	// MaxInFlight is the most deliveries of one subscription in flight at a time,
 	// of all claimants together; a subscription's own lower limit counts too. Two
@@ -71,16 +66,10 @@ type Claim struct {
 	// Traceparent is the trace context that the event comes from, "" if none.
 	Traceparent string
 
-	// Payload is nil where it is larger than 64 KiB, or than 4 KiB in Ahead;
-	// Store.Payload reads it then.
+	// Payload is nil where it is larger than 64 KiB, or than 4 KiB in an answer of
+	// Ahead; Store.Payload reads it then.
 	Payload     []byte
 	PayloadSize int
-
-	// Ahead are deliveries that follow in the stream, each at its first attempt. The
-	// lease is the stream's, so once an attempt has succeeded the claimant may go on
-	// with the next, one after another, never two at a time, and settles them in
-	// that order (Result.Next). Those it does not get to are pending as before.
-	Ahead []Claim
 }
 
 // streamKey names a stream under a claim.
@@ -95,9 +84,8 @@ func (c *Claim) stream() streamKey { return streamKey{int64(c.Subscription), c.A
 // ID returns the delivery's id.
 func (c *Claim) ID() ID { return ID(c.Seq) }
 
-// Claim takes deliveries that may be sent: the first of each stream, with those that
-// may be sent after it, and none of a stream that has one in flight; fairly between
-// subscriptions. It returns
+// Claim takes deliveries that may be sent: at most one of each stream, the first, and
+// none of a stream that has one in flight; fairly between subscriptions. It returns
 // fewer than asked for, or none, where there are no more; see Park and Ripen for what
 // may become ready then. The answer is in the order of the subscriptions' turns, so the
 // last one's is where the next claim begins (ClaimRequest.After).
@@ -110,10 +98,22 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 		known := s.floors.begin(b, s.time())
 		b.Queue(dbgen.ClaimBegin)
 		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
-			int64(r.Ahead), int64(aheadBudget), s.now(), r.Lease.Milliseconds(), r.Claimant).
-			Query(func(rows pgx.Rows) (err error) {
-				claims, err = readClaims(rows)
-				return err
+			s.now(), r.Lease.Milliseconds(), r.Claimant, int32(r.Ahead)).
+			Query(func(rows pgx.Rows) error {
+				var asset *string
+				for rows.Next() {
+					var c Claim
+					err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset,
+						&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
+					if err != nil {
+						return err
+					}
+					if asset != nil {
+						c.Asset = *asset
+					}
+					claims = append(claims, c)
+				}
+				return rows.Err()
 			})
 	})
 	if err != nil {
@@ -130,39 +130,6 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.Subscription, b.Subscription))
 	})
 	return claims, nil
-}
-
-// readClaims reads the rows of a claim: of each stream its first delivery, then those
-// that follow, up to one that could not be sent in its turn.
-func readClaims(rows pgx.Rows) ([]Claim, error) {
-	var claims []Claim
-	var asset *string
-	var fit, open bool // open: the run may go on
-	for rows.Next() {
-		var c Claim
-		err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset, &fit,
-			&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
-		if err != nil {
-			return nil, err
-		}
-		if asset != nil {
-			c.Asset = *asset
-		}
-		if c.Revision > 0 { // only a stream's first has it
-			claims = append(claims, c)
-			open = true
-			continue
-		}
-		first := &claims[len(claims)-1]
-		c.Revision, c.Prev, c.Attempt = first.Revision, first.Seq, 1
-		if n := len(first.Ahead); n > 0 {
-			c.Prev = first.Ahead[n-1].Seq
-		}
-		if open = open && fit && c.stream() == first.stream() && c.Seq > c.Prev; open {
-			first.Ahead = append(first.Ahead, c)
-		}
-	}
-	return claims, rows.Err()
 }
 
 // Park moves ready deliveries that stand behind others of their stream out of the

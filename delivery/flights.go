@@ -11,6 +11,8 @@ import (
 // delivery, and those that are sent after it in its stream.
 type flight struct {
 	claim Claim
+	// ahead is what may be sent after it; it comes when it has been read.
+	ahead chan []Claim
 	// claimed is from before the claim was asked for, and renewed from before the
 	// lease was last asked for: the lease ends no earlier than that plus its length.
 	claimed, renewed time.Time

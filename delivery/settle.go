@@ -42,7 +42,7 @@ type Result struct {
 	// delivery dies of it, its subscription's failures are not counted.
 	Blameless bool
 
-	// Next is the delivery of Claim.Ahead with which the claimant goes on, after a
+	// Next is the delivery (of Store.Ahead) with which the claimant goes on, after a
 	// success: the lease stays, and stands there. Left nil, the lease ends.
 	Next *Claim
 

@@ -7,10 +7,8 @@
 -- streams, and of one subscription never more than its free slots. Rows that
 -- somebody has locked are stepped over, and so is all that waits behind them.
 --
--- Behind a first attempt come up to ahead deliveries that follow in the stream, as
--- many as share budget evenly among the streams: the lease is the stream's, so the
--- claimant may send them one after another without another claim. fit says which
--- could be sent in their turn; the run ends before the first that is not.
+-- A first attempt's lease says how many deliveries behind it the claimant may send
+-- under it (DeliveryAhead).
 --
 -- How it reads:
 --   walk      visits the active subscriptions that have something ready, starting
@@ -110,9 +108,6 @@ picked AS MATERIALIZED (
     WHERE w.hit AND (w.round = 0 OR w.id <= @after::bigint)
     LIMIT @max::integer
 ),
-share AS MATERIALIZED (
-    SELECT least(@ahead::bigint, (@budget::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
-),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
            coalesce(sqlc.narg('now')::timestamptz, now()) AS began,
@@ -121,44 +116,57 @@ claim AS MATERIALIZED (
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN s.ahead ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN @ahead::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
-    FROM picked p CROSS JOIN claim c CROSS JOIN share s
+    FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
-    RETURNING subscription_id, seq, fence, attempt, ahead, tenant, event_id, asset
+    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
 )
-SELECT t.subscription_id, x.seq, t.fence, t.attempt, t.tenant, x.event_id, t.asset, x.fit,
-       coalesce(CASE WHEN x.seq = t.seq THEN
-           (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)
-       END, 0)::bigint AS revision,
-       coalesce(CASE WHEN x.seq = t.seq THEN
-           (SELECT p.seq FROM postlane.settled p
-            WHERE p.subscription_id = t.subscription_id
-              AND coalesce(p.asset, '') = coalesce(t.asset, '')
-              AND p.asset IS NOT DISTINCT FROM t.asset
-              AND p.seq < t.seq
-            ORDER BY p.seq DESC LIMIT 1)
-       END, 0)::bigint AS prev_seq,
+SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
+       (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
+       coalesce((SELECT p.seq FROM postlane.settled p
+                 WHERE p.subscription_id = t.subscription_id
+                   AND coalesce(p.asset, '') = coalesce(t.asset, '')
+                   AND p.asset IS NOT DISTINCT FROM t.asset
+                   AND p.seq < t.seq
+                 ORDER BY p.seq DESC LIMIT 1), 0)::bigint AS prev_seq,
        e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= CASE WHEN x.seq = t.seq THEN 65536 ELSE 4096 END THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
 FROM taken t
 CROSS JOIN LATERAL (
-    SELECT a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit
-    FROM postlane.deliveries a
-    WHERE a.subscription_id = t.subscription_id
-      AND coalesce(a.asset, '') = coalesce(t.asset, '')
-      AND a.asset IS NOT DISTINCT FROM t.asset
-      AND a.seq >= t.seq
-    ORDER BY a.seq
-    LIMIT t.ahead + 1
-) x
+    SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
+    WHERE v.tenant = t.tenant AND v.id = t.event_id
+    LIMIT 1
+) e;
+
+-- name: DeliveryAhead :many
+--
+-- What follows claimed deliveries in their streams, in order, up to ahead each. number
+-- is the place of a stream in the arrays, and fit says whether the delivery could be sent
+-- in its turn: a run ends before the first that could not.
+--
+-- Comes after the transaction that wrote the leases. The claim's own snapshot may be
+-- older than another claim's settling in the same stream, which it would not see.
+SELECT u.number::integer AS number, a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit,
+       e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
+       octet_length(e.payload)::integer AS payload_size,
+       CASE WHEN octet_length(e.payload) <= 4096 THEN e.payload END AS payload
+FROM (SELECT generate_subscripts(@subscription_ids::bigint[], 1) AS number, unnest(@subscription_ids::bigint[]) AS subscription_id,
+             unnest(@assets::text[]) AS asset, unnest(@seqs::bigint[]) AS seq) u
+CROSS JOIN LATERAL (
+    SELECT d.seq, d.tenant, d.event_id, d.due_at, d.held_at, d.attempts
+    FROM postlane.deliveries d
+    WHERE d.subscription_id = u.subscription_id AND coalesce(d.asset, '') = u.asset AND d.seq > u.seq
+    ORDER BY d.seq
+    LIMIT @ahead::integer
+) a
 CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
-    WHERE v.tenant = t.tenant AND v.id = x.event_id
+    WHERE v.tenant = a.tenant AND v.id = a.event_id
     LIMIT 1
 ) e;
 

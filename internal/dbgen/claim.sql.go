@@ -99,6 +99,87 @@ func (q *Queries) ClaimRunning(ctx context.Context, db DBTX) ([]string, error) {
 	return items, nil
 }
 
+const DeliveryAhead = `-- name: DeliveryAhead :many
+SELECT u.number::integer AS number, a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit,
+       e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
+       octet_length(e.payload)::integer AS payload_size,
+       CASE WHEN octet_length(e.payload) <= 4096 THEN e.payload END AS payload
+FROM (SELECT generate_subscripts($1::bigint[], 1) AS number, unnest($1::bigint[]) AS subscription_id,
+             unnest($2::text[]) AS asset, unnest($3::bigint[]) AS seq) u
+CROSS JOIN LATERAL (
+    SELECT d.seq, d.tenant, d.event_id, d.due_at, d.held_at, d.attempts
+    FROM postlane.deliveries d
+    WHERE d.subscription_id = u.subscription_id AND coalesce(d.asset, '') = u.asset AND d.seq > u.seq
+    ORDER BY d.seq
+    LIMIT $4::integer
+) a
+CROSS JOIN LATERAL (
+    SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
+    WHERE v.tenant = a.tenant AND v.id = a.event_id
+    LIMIT 1
+) e
+`
+
+type DeliveryAheadParams struct {
+	SubscriptionIds []int64
+	Assets          []string
+	Seqs            []int64
+	Ahead           int32
+}
+
+type DeliveryAheadRow struct {
+	Number      int32
+	Seq         int64
+	EventID     string
+	Fit         bool
+	EventType   string
+	ContentType string
+	Traceparent string
+	PayloadSize int32
+	Payload     interface{}
+}
+
+// What follows claimed deliveries in their streams, in order, up to ahead each. number
+// is the place of a stream in the arrays, and fit says whether the delivery could be sent
+// in its turn: a run ends before the first that could not.
+//
+// Comes after the transaction that wrote the leases. The claim's own snapshot may be
+// older than another claim's settling in the same stream, which it would not see.
+func (q *Queries) DeliveryAhead(ctx context.Context, db DBTX, arg *DeliveryAheadParams) ([]*DeliveryAheadRow, error) {
+	rows, err := db.Query(ctx, DeliveryAhead,
+		arg.SubscriptionIds,
+		arg.Assets,
+		arg.Seqs,
+		arg.Ahead,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*DeliveryAheadRow
+	for rows.Next() {
+		var i DeliveryAheadRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.Seq,
+			&i.EventID,
+			&i.Fit,
+			&i.EventType,
+			&i.ContentType,
+			&i.Traceparent,
+			&i.PayloadSize,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DeliveryClaim = `-- name: DeliveryClaim :many
 WITH RECURSIVE walk (round, id, hit) AS (
     SELECT 0, $1::bigint, false
@@ -177,55 +258,38 @@ picked AS MATERIALIZED (
     WHERE w.hit AND (w.round = 0 OR w.id <= $1::bigint)
     LIMIT $7::integer
 ),
-share AS MATERIALIZED (
-    SELECT least($8::bigint, ($9::bigint) / greatest(count(*), 1))::integer AS ahead FROM picked
-),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce($10::timestamptz, now()) AS began,
-           $11::bigint AS lease_ms,
-           $12::text AS claimant
+           coalesce($8::timestamptz, now()) AS began,
+           $9::bigint AS lease_ms,
+           $10::text AS claimant
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN s.ahead ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN $11::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
-    FROM picked p CROSS JOIN claim c CROSS JOIN share s
+    FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
-    RETURNING subscription_id, seq, fence, attempt, ahead, tenant, event_id, asset
+    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
 )
-SELECT t.subscription_id, x.seq, t.fence, t.attempt, t.tenant, x.event_id, t.asset, x.fit,
-       coalesce(CASE WHEN x.seq = t.seq THEN
-           (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)
-       END, 0)::bigint AS revision,
-       coalesce(CASE WHEN x.seq = t.seq THEN
-           (SELECT p.seq FROM postlane.settled p
-            WHERE p.subscription_id = t.subscription_id
-              AND coalesce(p.asset, '') = coalesce(t.asset, '')
-              AND p.asset IS NOT DISTINCT FROM t.asset
-              AND p.seq < t.seq
-            ORDER BY p.seq DESC LIMIT 1)
-       END, 0)::bigint AS prev_seq,
+SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
+       (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
+       coalesce((SELECT p.seq FROM postlane.settled p
+                 WHERE p.subscription_id = t.subscription_id
+                   AND coalesce(p.asset, '') = coalesce(t.asset, '')
+                   AND p.asset IS NOT DISTINCT FROM t.asset
+                   AND p.seq < t.seq
+                 ORDER BY p.seq DESC LIMIT 1), 0)::bigint AS prev_seq,
        e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= CASE WHEN x.seq = t.seq THEN 65536 ELSE 4096 END THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
 FROM taken t
 CROSS JOIN LATERAL (
-    SELECT a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit
-    FROM postlane.deliveries a
-    WHERE a.subscription_id = t.subscription_id
-      AND coalesce(a.asset, '') = coalesce(t.asset, '')
-      AND a.asset IS NOT DISTINCT FROM t.asset
-      AND a.seq >= t.seq
-    ORDER BY a.seq
-    LIMIT t.ahead + 1
-) x
-CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
-    WHERE v.tenant = t.tenant AND v.id = x.event_id
+    WHERE v.tenant = t.tenant AND v.id = t.event_id
     LIMIT 1
 ) e
 `
@@ -238,11 +302,10 @@ type DeliveryClaimParams struct {
 	MaxInFlight int32
 	WindowSize  int32
 	Max         int32
-	Ahead       int64
-	Budget      int64
 	Now         *time.Time
 	LeaseMs     int64
 	Claimant    string
+	Ahead       int32
 }
 
 type DeliveryClaimRow struct {
@@ -253,7 +316,6 @@ type DeliveryClaimRow struct {
 	Tenant         string
 	EventID        string
 	Asset          *string
-	Fit            bool
 	Revision       int64
 	PrevSeq        int64
 	EventType      string
@@ -270,10 +332,8 @@ type DeliveryClaimRow struct {
 // streams, and of one subscription never more than its free slots. Rows that
 // somebody has locked are stepped over, and so is all that waits behind them.
 //
-// Behind a first attempt come up to ahead deliveries that follow in the stream, as
-// many as share budget evenly among the streams: the lease is the stream's, so the
-// claimant may send them one after another without another claim. fit says which
-// could be sent in their turn; the run ends before the first that is not.
+// A first attempt's lease says how many deliveries behind it the claimant may send
+// under it (DeliveryAhead).
 //
 // How it reads:
 //
@@ -306,11 +366,10 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 		arg.MaxInFlight,
 		arg.WindowSize,
 		arg.Max,
-		arg.Ahead,
-		arg.Budget,
 		arg.Now,
 		arg.LeaseMs,
 		arg.Claimant,
+		arg.Ahead,
 	)
 	if err != nil {
 		return nil, err
@@ -327,7 +386,6 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 			&i.Tenant,
 			&i.EventID,
 			&i.Asset,
-			&i.Fit,
 			&i.Revision,
 			&i.PrevSeq,
 			&i.EventType,
