@@ -35,17 +35,38 @@ func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Ti
 	if err != nil {
 		return err
 	}
+	runs, err := d.readAhead(work, claims)
+	for i, f := range flights {
+		f.ahead <- runs[i]
+	}
+	return err
+}
+
+// aloneMany is after how many claims of which no delivery had another behind it only every
+// aloneMany-th is looked behind.
+const aloneMany = 8
+
+// readAhead returns what may be sent behind each of the claims.
+func (d *Dispatcher) readAhead(work context.Context, claims []Claim) ([][]Claim, error) {
+	none := make([][]Claim, len(claims))
+	if d.alone >= aloneMany && d.alone%aloneMany != 0 {
+		d.alone++
+		return none, nil
+	}
 	ctx, cancel := context.WithTimeout(work, runFor)
 	defer cancel()
 	runs, err := d.store.Ahead(ctx, claims, d.config.Ahead)
-	for i, f := range flights {
-		if err != nil {
-			f.ahead <- nil
-		} else {
-			f.ahead <- runs[i]
+	if err != nil {
+		return none, err
+	}
+	d.alone++
+	for _, run := range runs {
+		if len(run) > 0 {
+			d.alone = 0
+			break
 		}
 	}
-	return err
+	return runs, nil
 }
 
 // deliver makes the attempt, and those that may follow it in the stream while each

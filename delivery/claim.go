@@ -138,8 +138,13 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 // the claim's: where a subscription has no slot free by it, nothing stands in a claim's
 // way, and nothing is moved.
 func (s *Store) Park(ctx context.Context, maxInFlight int) (parked int64, err error) {
+	return s.park(ctx, maxInFlight, parkWindow)
+}
+
+// park looks at window ready deliveries of each subscription.
+func (s *Store) park(ctx context.Context, maxInFlight, window int) (parked int64, err error) {
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.DeliveryPark, int32(maxInFlight), int32(parkWindow), int32(parkMax)).
+		b.Queue(dbgen.DeliveryPark, int32(maxInFlight), int32(window), int32(parkMax)).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
 	})
 	if err != nil {

@@ -48,6 +48,8 @@ type Dispatcher struct {
 	cursor SubscriptionID
 	// ripened and parked are when Ripen and Park last ran.
 	ripened, parked time.Time
+	// alone counts the claims in a row of which no delivery had another behind it.
+	alone int
 
 	running atomic.Bool
 	dormant atomic.Bool
@@ -288,7 +290,11 @@ func (d *Dispatcher) tidy(ctx context.Context, full bool) (changed int64, next t
 		d.ripened = time.Now()
 	}
 	if !full || time.Since(d.parked) >= parkEvery {
-		parked, err := d.store.Park(ctx, d.config.MaxInFlightPerSubscription)
+		window := parkWindow
+		if full { // what a claim looks at will do
+			window = d.config.MaxInFlightPerSubscription + claimOverscan
+		}
+		parked, err := d.store.park(ctx, d.config.MaxInFlightPerSubscription, window)
 		if err != nil {
 			return 0, -1, err
 		}

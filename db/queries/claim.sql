@@ -75,8 +75,8 @@ picked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                        WHERE l.subscription_id = w.id AND l.fence >= floor.fence
-                                        ORDER BY l.fence LIMIT @max_in_flight::integer) held) AS slots
+                                        WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                        ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held) AS slots
         FROM postlane.subscriptions s
         WHERE s.id = w.id
         OFFSET 0
@@ -188,8 +188,8 @@ SELECT u.id::bigint AS id,
                  WHERE d.subscription_id = u.id AND d.ready IS NOT NULL AND d.ready >= u.ready
                  ORDER BY d.ready LIMIT 1), u.ready)::bigint AS ready,
        coalesce((SELECT l.fence FROM postlane.leases l
-                 WHERE l.subscription_id = u.id AND l.fence >= u.fence
-                 ORDER BY l.fence LIMIT 1), u.fence)::bigint AS fence
+                 WHERE l.subscription_id = u.id AND l.fence + 0 >= u.fence
+                 ORDER BY l.fence + 0 LIMIT 1), u.fence)::bigint AS fence
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ready::bigint[]) AS ready, unnest(@fences::bigint[]) AS fence) u
 ORDER BY u.id;
 

@@ -27,8 +27,8 @@ SELECT u.id::bigint AS id,
                  WHERE d.subscription_id = u.id AND d.ready IS NOT NULL AND d.ready >= u.ready
                  ORDER BY d.ready LIMIT 1), u.ready)::bigint AS ready,
        coalesce((SELECT l.fence FROM postlane.leases l
-                 WHERE l.subscription_id = u.id AND l.fence >= u.fence
-                 ORDER BY l.fence LIMIT 1), u.fence)::bigint AS fence
+                 WHERE l.subscription_id = u.id AND l.fence + 0 >= u.fence
+                 ORDER BY l.fence + 0 LIMIT 1), u.fence)::bigint AS fence
 FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS ready, unnest($3::bigint[]) AS fence) u
 ORDER BY u.id
 `
@@ -225,8 +225,8 @@ picked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT least(coalesce(s.max_in_flight, $5::integer), $5::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                        WHERE l.subscription_id = w.id AND l.fence >= floor.fence
-                                        ORDER BY l.fence LIMIT $5::integer) held) AS slots
+                                        WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                        ORDER BY l.fence + 0 LIMIT $5::integer) held) AS slots
         FROM postlane.subscriptions s
         WHERE s.id = w.id
         OFFSET 0
