@@ -27,9 +27,10 @@
 // # Words
 //
 // A stream is all deliveries of one (subscription, asset); the events without an
-// asset are one stream of their own. A stream has at most one delivery in flight,
-// and no later one starts before the earlier is settled: delivered, dead or
-// discarded. A dead letter lets its stream go on, or holds it until an operator
+// asset are one stream of their own. A stream has at most one request open, and none
+// for a later delivery starts before the earlier one is delivered, dead or discarded:
+// whoever holds the stream's lease goes on when an endpoint has answered with a 2xx,
+// and records several answers together, in order. A dead letter lets its stream go on, or holds it until an operator
 // acts, as the subscription chooses. A claim holds a delivery under a lease and is
 // stamped with a fence; whoever lost the lease changes nothing and is told
 // [ErrLeaseLost].
