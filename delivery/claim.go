@@ -94,8 +94,10 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 		return nil, errors.New("delivery: a claim needs a claimant, a maximum, a limit in flight and a lease")
 	}
 	var claims []Claim
+	began := s.time()
+	known, whole := s.floors.begin(began)
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
-		known := s.floors.begin(b, s.time())
+		s.floors.look(b, began, whole)
 		b.Queue(dbgen.ClaimBegin)
 		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
 			s.now(), r.Lease.Milliseconds(), r.Claimant, int32(r.Ahead)).
@@ -120,6 +122,9 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 		return nil, fmt.Errorf("delivery: claim: %w", err)
 	}
 	s.floors.note(claims)
+	if whole {
+		s.floors.cost(s.time().Sub(began))
+	}
 	turn := func(c Claim) int { // the round in which the subscription was reached
 		if c.Subscription > r.After {
 			return 0
@@ -143,8 +148,9 @@ func (s *Store) Park(ctx context.Context, maxInFlight int) (parked int64, err er
 
 // park looks at window ready deliveries of each subscription.
 func (s *Store) park(ctx context.Context, maxInFlight, window int) (parked int64, err error) {
+	known := s.floors.known()
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.DeliveryPark, int32(maxInFlight), int32(window), int32(parkMax)).
+		b.Queue(dbgen.DeliveryPark, known.Ids, known.Ready, known.Fences, int32(maxInFlight), int32(window), int32(parkMax)).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
 	})
 	if err != nil {

@@ -190,8 +190,7 @@ SELECT u.id::bigint AS id,
        coalesce((SELECT l.fence FROM postlane.leases l
                  WHERE l.subscription_id = u.id AND l.fence + 0 >= u.fence
                  ORDER BY l.fence + 0 LIMIT 1), u.fence)::bigint AS fence
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ready::bigint[]) AS ready, unnest(@fences::bigint[]) AS fence) u
-ORDER BY u.id;
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ready::bigint[]) AS ready, unnest(@fences::bigint[]) AS fence) u;
 
 -- name: ClaimRunning :many
 --
@@ -214,6 +213,8 @@ WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.o
 -- slot taken, or a backlog paused, looking through their windows (2,000 rows, 3,600
 -- pages each) would cost more than all the claims.
 --
+-- Begins to read at the floors, as a claim does.
+--
 -- The race: the earlier one may be settled at this moment, and its settling has
 -- looked for a successor before this statement marks it; nobody would wake it
 -- again. So the earlier row is locked first. If it can't be, or is gone, nothing is
@@ -225,9 +226,14 @@ WITH RECURSIVE walk (id, hit) AS (
     SELECT step.id, step.hit
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT (SELECT d.subscription_id FROM postlane.deliveries d
-                WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
-                ORDER BY d.subscription_id LIMIT 1) AS id
+        SELECT (@known_ids::bigint[])[width_bucket(w.id, @known_ids::bigint[]) + 1] AS id
+        OFFSET 0
+    ) known
+    CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT d.subscription_id FROM postlane.deliveries d
+                         WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+                           AND d.subscription_id <= coalesce(known.id - 1, 9223372036854775807)
+                         ORDER BY d.subscription_id LIMIT 1), known.id) AS id
         OFFSET 0
     ) ready
     CROSS JOIN LATERAL (
@@ -244,13 +250,19 @@ WITH RECURSIVE walk (id, hit) AS (
     WHERE active.id IS NOT NULL
 ),
 short AS MATERIALIZED (
-    SELECT w.id
+    SELECT w.id, floor.ready
     FROM walk w
     JOIN postlane.subscriptions s ON s.id = w.id
+    CROSS JOIN LATERAL (
+        SELECT coalesce((@known_ready::bigint[])[at.n], 0) AS ready, coalesce((@known_fences::bigint[])[at.n], 0) AS fence
+        FROM (SELECT CASE WHEN (@known_ids::bigint[])[width_bucket(w.id, @known_ids::bigint[])] = w.id
+                          THEN width_bucket(w.id, @known_ids::bigint[]) END AS n) at
+        OFFSET 0
+    ) floor
     WHERE w.hit
       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                 WHERE l.subscription_id = w.id
-                                 LIMIT @max_in_flight::integer) held)
+                                 WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                 ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held)
           < least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
 ),
 blocked AS MATERIALIZED (
@@ -268,9 +280,10 @@ blocked AS MATERIALIZED (
         ) first
         WHERE d.subscription_id = w.id
           AND d.ready IS NOT NULL
+          AND d.ready >= w.ready
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= w.ready
                ORDER BY n.ready OFFSET @window_size::integer LIMIT 1), 9223372036854775807)
           AND first.seq < d.seq
         ORDER BY d.ready

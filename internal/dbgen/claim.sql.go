@@ -30,7 +30,6 @@ SELECT u.id::bigint AS id,
                  WHERE l.subscription_id = u.id AND l.fence + 0 >= u.fence
                  ORDER BY l.fence + 0 LIMIT 1), u.fence)::bigint AS fence
 FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS ready, unnest($3::bigint[]) AS fence) u
-ORDER BY u.id
 `
 
 type ClaimFloorsParams struct {
@@ -411,9 +410,14 @@ WITH RECURSIVE walk (id, hit) AS (
     SELECT step.id, step.hit
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT (SELECT d.subscription_id FROM postlane.deliveries d
-                WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
-                ORDER BY d.subscription_id LIMIT 1) AS id
+        SELECT ($1::bigint[])[width_bucket(w.id, $1::bigint[]) + 1] AS id
+        OFFSET 0
+    ) known
+    CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT d.subscription_id FROM postlane.deliveries d
+                         WHERE d.ready IS NOT NULL AND d.subscription_id > w.id
+                           AND d.subscription_id <= coalesce(known.id - 1, 9223372036854775807)
+                         ORDER BY d.subscription_id LIMIT 1), known.id) AS id
         OFFSET 0
     ) ready
     CROSS JOIN LATERAL (
@@ -430,14 +434,20 @@ WITH RECURSIVE walk (id, hit) AS (
     WHERE active.id IS NOT NULL
 ),
 short AS MATERIALIZED (
-    SELECT w.id
+    SELECT w.id, floor.ready
     FROM walk w
     JOIN postlane.subscriptions s ON s.id = w.id
+    CROSS JOIN LATERAL (
+        SELECT coalesce(($2::bigint[])[at.n], 0) AS ready, coalesce(($3::bigint[])[at.n], 0) AS fence
+        FROM (SELECT CASE WHEN ($1::bigint[])[width_bucket(w.id, $1::bigint[])] = w.id
+                          THEN width_bucket(w.id, $1::bigint[]) END AS n) at
+        OFFSET 0
+    ) floor
     WHERE w.hit
       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                 WHERE l.subscription_id = w.id
-                                 LIMIT $1::integer) held)
-          < least(coalesce(s.max_in_flight, $1::integer), $1::integer)
+                                 WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                 ORDER BY l.fence + 0 LIMIT $4::integer) held)
+          < least(coalesce(s.max_in_flight, $4::integer), $4::integer)
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq
@@ -454,15 +464,16 @@ blocked AS MATERIALIZED (
         ) first
         WHERE d.subscription_id = w.id
           AND d.ready IS NOT NULL
+          AND d.ready >= w.ready
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL
-               ORDER BY n.ready OFFSET $2::integer LIMIT 1), 9223372036854775807)
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= w.ready
+               ORDER BY n.ready OFFSET $5::integer LIMIT 1), 9223372036854775807)
           AND first.seq < d.seq
         ORDER BY d.ready
         FOR UPDATE OF d SKIP LOCKED
     ) b
-    LIMIT $3::integer
+    LIMIT $6::integer
 ),
 standing AS MATERIALIZED (
     SELECT f.subscription_id, f.seq
@@ -482,6 +493,9 @@ SELECT count(*) FROM parked
 `
 
 type DeliveryParkParams struct {
+	KnownIds    []int64
+	KnownReady  []int64
+	KnownFences []int64
 	MaxInFlight int32
 	WindowSize  int32
 	Max         int32
@@ -497,13 +511,22 @@ type DeliveryParkParams struct {
 // slot taken, or a backlog paused, looking through their windows (2,000 rows, 3,600
 // pages each) would cost more than all the claims.
 //
+// Begins to read at the floors, as a claim does.
+//
 // The race: the earlier one may be settled at this moment, and its settling has
 // looked for a successor before this statement marks it; nobody would wake it
 // again. So the earlier row is locked first. If it can't be, or is gone, nothing is
 // marked. If it can, settling waits for this statement, and the wake-up that
 // follows, a statement with a newer snapshot, sees the mark.
 func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkParams) (int64, error) {
-	row := db.QueryRow(ctx, DeliveryPark, arg.MaxInFlight, arg.WindowSize, arg.Max)
+	row := db.QueryRow(ctx, DeliveryPark,
+		arg.KnownIds,
+		arg.KnownReady,
+		arg.KnownFences,
+		arg.MaxInFlight,
+		arg.WindowSize,
+		arg.Max,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
