@@ -65,7 +65,8 @@ func report() error {
 	if err != nil {
 		return err
 	}
-	table := "| scenario | what | bar | measured | |\n|---|---|---|---|---|\n"
+	var table strings.Builder
+	table.WriteString("| scenario | what | bar | measured | |\n|---|---|---|---|---|\n")
 	var bars []bar
 	for _, r := range rows {
 		value, ok := lookUp(found[key(r.scenario, r.delay)], r.figure)
@@ -85,7 +86,7 @@ func report() error {
 			}
 			bars = append(bars, bar{r.scenario + ", " + r.what, value / r.bar, r.atMost, met == "met"})
 		}
-		table += fmt.Sprintf("| `%s` | %s | %s | %.3g%s | %s |\n", r.scenario, r.what, bound, value, r.unit, met)
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %.3g%s | %s |\n", r.scenario, r.what, bound, value, r.unit, met)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -96,7 +97,7 @@ func report() error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no place for the table", page)
 	}
-	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(chart, draw(bars), 0o600)
