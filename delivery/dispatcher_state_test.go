@@ -51,6 +51,8 @@ func TestBC27_DisabledAtTheThresholdWithAReason(t *testing.T) {
 	s := setupSite(t)
 	sub := s.endpoint("/a", func(set *delivery.Settings) { set.MaxAttempts, set.DisableAfter = 1, 20 })
 	s.behave("/a", receiver.Behaviour{Status: 500})
+	// Without an active subscription nothing would be claimed in the end.
+	s.endpoint("/other", func(set *delivery.Settings) { set.EventTypes = []string{"other"} })
 	c := s.config()
 	c.MaxInFlight, c.MaxInFlightPerSubscription = 4, 4
 	w := observe(t, &c)
