@@ -93,8 +93,10 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (-listen): %w", c.Settings.Listen, err)
 	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
 	h := http.Server{
-		Handler:           counts.Requests(handler(c.Pool, dispatcher, v1, web)),
+		Handler:           counts.Requests(handler(readiness{c.Pool, dispatcher, running.Done()}, v1, web)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -104,8 +106,6 @@ func Run(ctx context.Context, c Config) error {
 	}
 	var parts sync.WaitGroup
 	failed := make(chan error, 3)
-	running, stop := context.WithCancel(ctx)
-	defer stop()
 	parts.Go(func() {
 		failed <- dispatcher.Run(running)
 		stop()
@@ -142,7 +142,7 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
-func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1, web http.Handler) http.Handler {
+func handler(ready, v1, web http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Root, web)
 	mux.Handle("GET /{$}", http.RedirectHandler(console.Root, http.StatusSeeOther))
@@ -152,21 +152,7 @@ func handler(pool *pgxpool.Pool, d *delivery.Dispatcher, v1, web http.Handler) h
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"status": "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		if err := migrate.Check(ctx, pool, db.Schema()); err != nil && !errors.Is(err, migrate.ErrAhead) {
-			reason := "the database does not answer"
-			if errors.Is(err, migrate.ErrBehind) {
-				reason = "the database schema is behind; run: postlane migrate up"
-			}
-			answer(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "reason": reason})
-			return
-		}
-		answer(w, http.StatusOK, map[string]any{
-			"status": "ready", "in_flight": d.InFlight(), "listening": d.Listening(), "dormant": d.Dormant(),
-		})
-	})
+	mux.Handle("GET /readyz", ready)
 	return mux
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 	"go.uber.org/goleak"
 
@@ -37,17 +38,32 @@ type running struct {
 	done   chan error
 }
 
-func start(t *testing.T) *running {
+// options are what a test may want otherwise.
+type options struct {
+	pool   *pgxpool.Pool // default: of a database of its own
+	policy guard.Policy
+	sender sender.Config
+}
+
+func start(t *testing.T, change ...func(*options)) *running {
 	t.Helper()
 	r := &running{is: is.New(t), done: make(chan error, 1)}
-	pool := pgtest.New(t)
-	g, err := guard.New(guard.Policy{Development: true})
+	o := options{policy: guard.Policy{Development: true}}
+	for _, f := range change {
+		f(&o)
+	}
+	pool := o.pool
+	if pool == nil {
+		pool = pgtest.New(t)
+	}
+	g, err := guard.New(o.policy)
 	r.is.NoErr(err)
 	keyring, err := delivery.NewKeyring(make([]byte, delivery.KeySize))
 	r.is.NoErr(err)
 	store, err := delivery.NewStore(pool, delivery.StoreConfig{Guard: g, Keyring: keyring})
 	r.is.NoErr(err)
-	snd, err := sender.New(sender.Config{Guard: g})
+	o.sender.Guard = g
+	snd, err := sender.New(o.sender)
 	r.is.NoErr(err)
 	t.Cleanup(snd.Close)
 	ctx, cancel := context.WithCancel(context.Background())
