@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/postlane-go/postlane/delivery"
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/dnstest"
 	"github.com/postlane-go/postlane/internal/receiver"
 	"github.com/postlane-go/postlane/internal/wake"
 )

@@ -19,7 +19,7 @@ import (
 	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/delivery/guard"
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
+	"github.com/postlane-go/postlane/internal/dnstest"
 )
 
 // ssrfCase is a line of testdata/ssrf-cases.jsonl.

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/postlane-go/postlane/delivery/guard"
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
+	"github.com/postlane-go/postlane/internal/dnstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/postlane-go/postlane/delivery/guard"
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/dnstest"
 )
 
 func TestF01_ProxyOfTheEnvironmentIsNotUsed(t *testing.T) {

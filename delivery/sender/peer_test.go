@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/delivery/guard"
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/delivery/signing"
+	"github.com/postlane-go/postlane/internal/dnstest"
 )
 
 // peer is the receiver's end of one connection, as raw as a test wants it.

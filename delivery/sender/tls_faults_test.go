@@ -15,8 +15,8 @@ import (
 
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/delivery/internal/dnstest"
 	"github.com/postlane-go/postlane/delivery/sender"
+	"github.com/postlane-go/postlane/internal/dnstest"
 )
 
 // authority issues certificates for tests.

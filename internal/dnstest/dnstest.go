@@ -16,8 +16,12 @@ import (
 
 // Answer is what the server says about a name.
 type Answer struct {
-	// Addrs are handed out as A and AAAA records by family, in this order.
+	// Addrs are handed out as A and AAAA records by family, in this order, to be kept for
+	// no time at all.
 	Addrs []netip.Addr
+	// Aliases is a chain of names (CNAME) that leads from the name asked for to the one
+	// that the Addrs are of.
+	Aliases []string
 	// Code replaces the answer if it is not RCodeSuccess.
 	Code dnsmessage.RCode
 	// Silent drops the question.
@@ -156,7 +160,7 @@ func (s *Server) reply(packet []byte) []byte {
 	case answer.Code != dnsmessage.RCodeSuccess:
 		msg.RCode = answer.Code
 	default:
-		msg.Answers = records(q, answer.Addrs)
+		msg.Answers = records(q, answer)
 	}
 	reply, err := msg.Pack()
 	if err != nil {
@@ -187,10 +191,17 @@ func (s *Server) next(q dnsmessage.Question) (Answer, bool) {
 	return answers[min(round, len(answers)-1)], true
 }
 
-func records(q dnsmessage.Question, addrs []netip.Addr) []dnsmessage.Resource {
+func records(q dnsmessage.Question, answer Answer) []dnsmessage.Resource {
 	var out []dnsmessage.Resource
-	for _, a := range addrs {
-		header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: dnsmessage.ClassINET}
+	name := q.Name
+	for _, alias := range answer.Aliases {
+		to := dnsmessage.MustNewName(strings.TrimSuffix(alias, ".") + ".")
+		header := dnsmessage.ResourceHeader{Name: name, Type: dnsmessage.TypeCNAME, Class: dnsmessage.ClassINET}
+		out = append(out, dnsmessage.Resource{Header: header, Body: &dnsmessage.CNAMEResource{CNAME: to}})
+		name = to
+	}
+	for _, a := range answer.Addrs {
+		header := dnsmessage.ResourceHeader{Name: name, Type: q.Type, Class: dnsmessage.ClassINET}
 		switch {
 		case a.Is4() && q.Type == dnsmessage.TypeA:
 			out = append(out, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: a.As4()}})
