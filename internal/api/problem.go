@@ -214,6 +214,8 @@ func failure(err error) error {
 		return tooBroad.problem(tooBroad.about)
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable.problem("It took too long.").with("Retry-After", "1").because(err)
+	case pgerr.NotText(err):
+		return invalid.problem("A value is not UTF-8, or has NUL in it.").because(err)
 	case pgerr.Away(err):
 		return unavailable.problem("").with("Retry-After", "1").because(err)
 	}

@@ -26,3 +26,10 @@ func Away(err error) bool {
 	}
 	return pg.Code == "25006" // read-only: a standby
 }
+
+// NotText reports whether an error means that a value is no text that the database can
+// hold: not UTF-8, or with NUL.
+func NotText(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "22021" // character_not_in_repertoire
+}
