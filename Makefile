@@ -1,6 +1,6 @@
 # What one can do here. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-db bench-small allocations generate lint torture ci image postgres-image notices
+.PHONY: help dev test test-db fuzz bench-small allocations generate lint torture ci image postgres-image notices
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,9 @@ test: ## run every test; one package: ./scripts/test ./delivery
 
 test-db: ## keep the tests' PostgreSQL up and print its URL, until Ctrl-C
 	go run ./internal/pgtest/with
+
+fuzz: ## run every fuzz target for 10 s; longer: ./scripts/fuzz -time 5m
+	./scripts/fuzz
 
 bench-small: ## run a small version of every benchmark, for gross regressions
 	./scripts/bench-small

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 )
 
 // cursors signs where lists go on. A cursor belongs to one list with one filter and one
@@ -36,8 +37,9 @@ func (c cursors) read(list, cursor string) (string, error) {
 
 func (c cursors) mac(list, position string) []byte {
 	h := hmac.New(sha256.New, c.key)
+	// The length says where the list's name ends: a filter in it may hold any text.
+	h.Write(binary.AppendUvarint(nil, uint64(len(list))))
 	h.Write([]byte(list))
-	h.Write([]byte{0})
 	h.Write([]byte(position))
 	return h.Sum(nil)[:cursorMAC]
 }

@@ -75,8 +75,8 @@ func (a *api) listDeliveries(ctx context.Context, in *listDeliveries) (*answer[v
 		}
 		f.States = append(f.States, state)
 	}
-	name := fmt.Sprintf("deliveries\x00%v\x00%s\x00%q\x00%v%q\x00%d\x00%d\x00%s", sub.ID, strings.Join(in.State, ","), in.EventType, in.ofAsset, in.Asset,
-		in.Since.UnixNano(), in.Until.UnixNano(), in.Order)
+	name := fmt.Sprintf("deliveries\x00%v\x00%s\x00%q\x00%v%q\x00%s\x00%s\x00%s", sub.ID, strings.Join(in.State, ","), in.EventType, in.ofAsset, in.Asset,
+		in.Since.UTC().Format(time.RFC3339Nano), in.Until.UTC().Format(time.RFC3339Nano), in.Order)
 	position, err := a.cursors.read(name, in.Cursor)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (a *api) retryDeliveries(ctx context.Context, in *retryDeliveries) (*answer
 	}
 	b := &in.Body
 	letters := delivery.DeadLetters{EventType: b.EventType, OfAsset: b.Asset.Set, Asset: b.Asset.Value, OfReason: b.Reason.Set, Reason: b.Reason.Value, Since: b.Since, Until: b.Until}
-	name := fmt.Sprintf("retry\x00%v\x00%+v", sub.ID, letters)
+	name := fmt.Sprintf("retry\x00%v\x00%#v", sub.ID, letters)
 	position, err := a.cursors.read(name, b.Cursor)
 	if err != nil {
 		return nil, badCursor.at("body.cursor", "is not one that this range gave")

@@ -204,7 +204,7 @@ func (v *visit) filter() (f filter, err error) {
 		id, sub, _ := strings.Cut(text, "-")
 		n, err1 := strconv.ParseInt(id, 10, 64)
 		s, err2 := strconv.ParseInt(sub, 10, 64)
-		if err1 != nil || err2 != nil || n < 1 {
+		if err1 != nil || err2 != nil || n < 1 || n == math.MaxInt64 {
 			return f, invalid("The address of this page is damaged. Begin again at the first page.")
 		}
 		f.before = cursor{delivery.ID(n), delivery.SubscriptionID(s)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/view"
 )
 
 type deliveryView struct {
@@ -134,8 +135,8 @@ func (v *visit) lives(attempts []delivery.Attempt, revivals []delivery.Revival) 
 		if a.Outcome == "http_status" && a.Status != nil {
 			a.Text = "the endpoint answered " + statusText(*a.Status)
 		}
-		a.Body, a.Attempt.Answer = printable(a.Answer), nil
-		a.Headers, a.Attempt.Headers = printable(a.Attempt.Headers), nil
+		a.Body, a.Attempt.Answer = view.Printable(a.Answer), nil
+		a.Headers, a.Attempt.Headers = view.Printable(a.Attempt.Headers), nil
 		if !v.operator() {
 			a.Error, a.Claimant = "", ""
 		}

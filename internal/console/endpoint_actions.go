@@ -80,7 +80,7 @@ func (v *visit) testEndpoint() error {
 	if err != nil {
 		return err
 	}
-	body.Test = &testView{Result: result, Mark: stateOf("failed"), Body: printable(result.Body), Header: headerText(result.Header)}
+	body.Test = &testView{Result: result, Mark: stateOf("failed"), Body: view.Printable(result.Body), Header: headerText(result.Header)}
 	if result.Delivered() {
 		body.Test.Mark = stateOf("delivered")
 	}
@@ -95,7 +95,7 @@ func headerText(h http.Header) string {
 	if err := h.Write(&b); err != nil {
 		return ""
 	}
-	return printable([]byte(strings.ReplaceAll(b.String(), "\r\n", "\n")))
+	return view.Printable([]byte(strings.ReplaceAll(b.String(), "\r\n", "\n")))
 }
 
 type deletingView struct {

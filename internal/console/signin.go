@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (c *Console) setTheme(w http.ResponseWriter, r *http.Request) {
 func within(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, Root) ||
-		strings.ContainsAny(next, "\\\r\n") || strings.HasPrefix(u.Path, Root+"sign-") {
+		!strings.HasPrefix(path.Clean(u.Path)+"/", Root) || strings.ContainsAny(next, "\\\r\n") || strings.HasPrefix(u.Path, Root+"sign-") {
 		return Root
 	}
 	return u.RequestURI()

@@ -16,23 +16,22 @@ import (
 
 // functions are those that templates may call.
 var functions = template.FuncMap{
-	"asset":     func(name string) string { return Root + "assets/" + name + "?v=" + version },
-	"when":      when,
-	"number":    func(n any) string { return number(reflect.ValueOf(n).Int()) },
-	"upTo":      upTo,
-	"state":     stateOf,
-	"duration":  duration,
-	"age":       func(ms int64) string { return duration(time.Duration(ms) * time.Millisecond) },
-	"percent":   percent,
-	"endpoint":  endpointPath,
-	"delivery":  deliveryPath,
-	"short":     short,
-	"address":   addressOf,
-	"meaning":   meaning,
-	"status":    statusText,
-	"plural":    plural,
-	"printable": printable,
-	"args":      args,
+	"asset":    func(name string) string { return Root + "assets/" + name + "?v=" + version },
+	"when":     when,
+	"number":   func(n any) string { return number(reflect.ValueOf(n).Int()) },
+	"upTo":     upTo,
+	"state":    stateOf,
+	"duration": duration,
+	"age":      func(ms int64) string { return duration(time.Duration(ms) * time.Millisecond) },
+	"percent":  percent,
+	"endpoint": endpointPath,
+	"delivery": deliveryPath,
+	"short":    short,
+	"address":  addressOf,
+	"meaning":  meaning,
+	"status":   statusText,
+	"plural":   plural,
+	"args":     args,
 }
 
 // moment is a time as a page shows it: Clock is Absolute without the day, if it is today.
@@ -224,21 +223,6 @@ func statusText(status int) string {
 	}
 	return strconv.Itoa(status)
 }
-
-// printable is bytes as text: UTF-8, with marks for what is none and for control
-// characters other than line breaks and tabs.
-func printable(b []byte) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || isBidi(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(string(b), "\uFFFD"))
-}
-
-// isBidi reports whether a character changes the direction of what follows, and so could
-// make a line read as another.
-func isBidi(r rune) bool { return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 }
 
 // args makes what a template hands on to a part that needs several things.
 func args(pairs ...any) map[string]any {

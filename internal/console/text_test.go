@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/view"
 )
 
 // A shell takes every word of the command as it is, whatever an event is called.
@@ -68,5 +69,5 @@ func TestNumbers(t *testing.T) {
 	is.Equal(short(10, "0123456789"), "0123456789")
 	is.Equal(len([]rune(short(10, "0123456789abc"))), 10)
 	is.Equal(string(addressOf(40, "https://a.example/<b>?x=1&y")), "a.example/<wbr>&lt;b&gt;?<wbr>x=<wbr>1&amp;<wbr>y")
-	is.Equal(printable([]byte("a\x00b\x1b[31m\xff\u202ec\n\td")), "a\uFFFDb\uFFFD[31m\uFFFD\uFFFDc\n\td")
+	is.Equal(view.Printable([]byte("a\x00b\x1b[31m\xff\u202ec\n\td")), "a\uFFFDb\uFFFD[31m\uFFFD\uFFFDc\n\td")
 }

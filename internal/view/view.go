@@ -3,7 +3,9 @@
 package view
 
 import (
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/postlane-go/postlane/delivery"
@@ -177,7 +179,7 @@ func NewAttempt(a *delivery.Attempt) Attempt {
 		v.DurationMS = &n
 	}
 	if len(a.Answer) > 0 {
-		text := printable(a.Answer)
+		text := Printable(a.Answer)
 		v.Answer = &text
 	}
 	return v
@@ -281,7 +283,7 @@ type Test struct {
 // NewTest returns the view of a test request's outcome.
 func NewTest(r *sender.Result) Test {
 	v := Test{
-		Delivered: r.Delivered(), Outcome: string(r.Outcome), Meaning: r.Outcome.Text(), DurationMS: r.Duration.Milliseconds(), Answer: printable(r.Body),
+		Delivered: r.Delivered(), Outcome: string(r.Outcome), Meaning: r.Outcome.Text(), DurationMS: r.Duration.Milliseconds(), Answer: Printable(r.Body),
 	}
 	if r.Answered {
 		v.Status = &r.Status
@@ -320,19 +322,16 @@ func someInt(n int) *int {
 	return &n
 }
 
-// printable is text for a terminal and a page: UTF-8, with marks for what is none and
-// for control characters other than line breaks and tabs.
-func printable(b []byte) string {
-	out := make([]rune, 0, len(b))
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			r = utf8.RuneError
+// Printable is text for a terminal and a page: UTF-8, with marks for what is none, for
+// control characters other than line breaks and tabs, and for what turns the direction
+// of a line and so could make it read as another.
+func Printable(b []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return utf8.RuneError
 		}
-		out = append(out, r)
-		b = b[n:]
-	}
-	return string(out)
+		return r
+	}, string(b))
 }
 
 // RetriedRange is what became of a range of dead letters.
