@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"slices"
@@ -34,12 +35,15 @@ func expressions(t *testing.T) map[string]string {
 	text, err := os.ReadFile(alerts)
 	is.NoErr(err)
 	is.NoErr(yaml.Unmarshal(text, &rules))
+	runbook, err := os.ReadFile("../../docs/operations.md")
+	is.NoErr(err)
 	all := map[string]string{}
 	for _, group := range rules.Groups {
 		for _, r := range group.Rules {
 			is.True(r.Alert != "" && all[r.Alert] == "")
 			is.True(r.Annotations["summary"] != "" && r.Annotations["description"] != "")
 			is.True(slices.Contains([]string{"page", "ticket"}, r.Labels["severity"]))
+			is.True(bytes.Contains(runbook, []byte("\n## "+r.Alert+"\n"))) // what to do about it is told
 			all[r.Alert] = r.Expr
 		}
 	}
