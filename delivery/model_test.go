@@ -54,6 +54,7 @@ type modelDelivery struct {
 	fence   int64
 	attempt int
 	lease   time.Time
+	ahead   int // how many behind it may be sent under its lease
 }
 
 func newModel(now time.Time) *model {
@@ -142,7 +143,10 @@ func (m *model) claimed(claims []delivery.Claim, r delivery.ClaimRequest) error 
 		if c.Asset != d.asset || c.Attempt != d.attempts+1 || c.Prev != m.before(d) {
 			return fmt.Errorf("claimed %+v, not asset %q, attempt %d, after %d", *c, d.asset, d.attempts+1, m.before(d))
 		}
-		d.state, d.fence, d.attempt, d.lease = delivery.Delivering, c.Fence, c.Attempt, m.now.Add(r.Lease)
+		d.state, d.fence, d.attempt, d.lease, d.ahead = delivery.Delivering, c.Fence, c.Attempt, m.now.Add(r.Lease), r.Ahead
+		if d.attempt > 1 {
+			d.ahead = 0
+		}
 		if n := m.inFlight(d.sub); n > m.limit(d.sub, r.MaxInFlight) {
 			return fmt.Errorf("%d in flight of %v", n, d.sub)
 		}
@@ -186,6 +190,16 @@ func (m *model) holds(c *delivery.Claim) *modelDelivery {
 	return nil
 }
 
+// leased returns the delivery at which the lease of a claim stands, if it is the claimant's.
+func (m *model) leased(c *delivery.Claim) *modelDelivery {
+	for _, d := range m.stream(c.Subscription, c.Asset) {
+		if d.state == delivery.Delivering && d.fence == c.Fence {
+			return d
+		}
+	}
+	return nil
+}
+
 // settle takes over verdicts and says what becomes of each. Successes are first in what
 // they do to their subscriptions.
 func (m *model) settle(results []delivery.Result) []delivery.Settled {
@@ -207,6 +221,10 @@ func (m *model) settle(results []delivery.Result) []delivery.Settled {
 			d.settle(delivery.Delivered, "")
 			s.failures = 0
 			states[i] = delivery.SettledDelivered
+			if r.Next != nil {
+				next := m.deliveries[deliveryKey{d.sub, r.Next.Seq}]
+				next.state, next.fence, next.attempt, next.lease, next.ahead = delivery.Delivering, d.fence, 1, d.lease, d.ahead-1
+			}
 		case delivery.Failed:
 			d.attempts = d.attempt
 			d.tries++
@@ -312,11 +330,32 @@ func (m *model) revive(d *modelDelivery) error {
 	return nil
 }
 
+// behind returns what may be sent behind a delivery in flight.
+func (m *model) behind(d *modelDelivery) []*modelDelivery {
+	var list []*modelDelivery
+	for _, x := range m.stream(d.sub, d.asset) {
+		if x.seq > d.seq && len(list) < d.ahead {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// sentAhead reports whether a delivery may be sent under the lease of one before it.
+func (m *model) sentAhead(d *modelDelivery) bool {
+	for _, x := range m.stream(d.sub, d.asset) {
+		if x.state == delivery.Delivering && d.live() && slices.Contains(m.behind(x), d) {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *model) discard(d *modelDelivery, reason string) error {
 	switch {
 	case m.subs[d.sub].deleted:
 		return delivery.ErrNotFound
-	case d.state == delivery.Delivering:
+	case d.state == delivery.Delivering || m.sentAhead(d):
 		return delivery.ErrInFlight
 	case d.state == delivery.Delivered, d.state == delivery.Discarded:
 		return delivery.ErrNotDead

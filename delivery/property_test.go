@@ -130,7 +130,7 @@ func (w *walk) run(steps int) {
 		weight int
 		act    func()
 	}{
-		{20, w.enqueue}, {22, w.claim}, {26, w.settle}, {5, w.renew}, {8, w.advance}, {7, w.reclaim}, {7, w.ripen}, {5, w.park},
+		{20, w.enqueue}, {22, w.claim}, {26, w.settle}, {8, w.sendAhead}, {5, w.renew}, {8, w.advance}, {7, w.reclaim}, {7, w.ripen}, {5, w.park},
 		{5, w.revive}, {3, w.discard}, {3, w.release}, {4, w.switchState}, {3, w.change}, {3, w.crash}, {1, w.replace}, {4, w.drain},
 	}
 	total := 0
@@ -315,7 +315,7 @@ func (w *walk) some() (claims []delivery.Claim) {
 		}
 		c := stale[w.r.IntN(len(stale))]
 		if !slices.ContainsFunc(claims, func(x delivery.Claim) bool {
-			return x.Seq == c.Seq && x.Subscription == c.Subscription && x.Fence == c.Fence
+			return x.Subscription == c.Subscription && x.Asset == c.Asset && x.Fence == c.Fence
 		}) {
 			claims = append(claims, c)
 		}
@@ -367,6 +367,67 @@ func (w *walk) settle() {
 	}
 }
 
+// sendAhead claims a stream and settles a part of what follows in it under the one lease,
+// in one call or several. Where it does not end, the claimant holds what comes next.
+func (w *walk) sendAhead() {
+	k := w.r.IntN(3)
+	r := delivery.ClaimRequest{Claimant: fmt.Sprint("claimant ", k), Max: 1, MaxInFlight: 1 + w.r.IntN(6), Lease: time.Minute, Ahead: 1 + w.r.IntN(4)}
+	claims, err := w.store.Claim(w.ctx, r)
+	w.fail(err)
+	w.fail(w.m.claimed(claims, r))
+	runs, err := w.store.Ahead(w.ctx, claims, r.Ahead)
+	w.fail(err)
+	if len(claims) == 0 {
+		return
+	}
+	run := slices.Concat(claims, runs[0])
+	text := ""
+	for i, x := range w.m.behind(w.m.holds(&run[0])) {
+		if x.state != delivery.Pending || !x.due.IsZero() || x.attempts > 0 {
+			run = run[:min(len(run), i+1)]
+			break
+		}
+		if i+1 >= len(run) || run[i+1].Seq != x.seq {
+			w.fail(fmt.Errorf("%d is behind %d, and not in %+v", x.seq, run[0].Seq, run))
+		}
+		text += fmt.Sprintf(" %d", x.seq)
+	}
+	w.note("claimant %d claims %d of %d:%q fence %d, behind it%s", k, run[0].Seq, int64(run[0].Subscription), run[0].Asset, run[0].Fence, text)
+	var results []delivery.Result
+	send := func() {
+		settlements, err := w.store.Settle(w.ctx, results)
+		w.fail(err)
+		want := w.m.settle(results)
+		for i, s := range settlements {
+			w.note("  %d is %s", results[i].Claim.Seq, s.State)
+			if s.State != want[i] {
+				w.fail(fmt.Errorf("%d is %s, not %s", results[i].Claim.Seq, s.State, want[i]))
+			}
+			w.stale = append(w.stale, *results[i].Claim)
+		}
+		results = nil
+	}
+	for i := range run {
+		last := i+1 == len(run)
+		x := delivery.Result{Claim: &run[i], Verdict: delivery.Succeeded, Delay: time.Minute, Attempt: delivery.AttemptEvidence{Outcome: "http_status"}}
+		if last || w.chance(25) {
+			x.Verdict = delivery.Verdict(1 + w.r.IntN(4))
+			results = append(results, x)
+			send()
+			return
+		}
+		x.Next = &run[i+1]
+		results = append(results, x)
+		if w.chance(50) {
+			send()
+			if w.chance(30) { // and here it stops for now
+				w.held[k] = append(w.held[k], run[i+1])
+				return
+			}
+		}
+	}
+}
+
 func (w *walk) renew() {
 	claims := w.some()
 	pointers := make([]*delivery.Claim, len(claims))
@@ -374,7 +435,7 @@ func (w *walk) renew() {
 	lease := time.Duration(20+w.r.IntN(60)) * time.Second
 	for i := range claims {
 		pointers[i] = &claims[i]
-		if d := w.m.holds(&claims[i]); d != nil {
+		if d := w.m.leased(&claims[i]); d != nil { // wherever in the stream it stands
 			d.lease = w.m.now.Add(lease)
 		} else {
 			want = append(want, &claims[i])

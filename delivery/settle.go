@@ -176,9 +176,12 @@ func newSettleBatch(results []Result) *settleBatch {
 		b.settlements[i].State = SettledLost // until the database says otherwise
 		b.index[claimKey{int64(c.Subscription), c.Seq, c.Fence}] = i
 		stream := b.runs[c.stream()]
-		if stream == nil {
+		switch {
+		case stream == nil:
 			stream = &run{from: c.Seq}
 			b.runs[c.stream()] = stream
+		case c.Seq <= results[stream.last].Claim.Seq:
+			continue // out of order, or twice
 		}
 		stream.count++
 		stream.last = i
