@@ -1,6 +1,8 @@
 package outbox_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +118,64 @@ func TestPlansOverALargeBacklog(t *testing.T) {
 		_, err := pool.Exec(t.Context(), "ANALYZE")
 		is.NoErr(err)
 		pool.Reset()
+	}
+}
+
+// The walk from queue to queue keeps to the index of what is ready, whatever the table
+// was like when the statement was planned: what waits out of its way is not met.
+func TestTheWalkMeetsOnlyWhatIsReady(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	pool, log := plans.New(t)
+	store, err := outbox.NewPostgres(pool, outbox.StoreConfig{})
+	is.NoErr(err)
+	total := 0
+	load := func(n int) {
+		_, err := pool.Exec(t.Context(), `
+			WITH staged AS (
+				INSERT INTO postlane.outbox_messages (seq, max_attempts, id, queue, topic, payload)
+				SELECT g, 20, 'm' || g, 'q' || g % 100, 't', '' FROM generate_series($1::int + 1, $1::int + $2::int) g
+				RETURNING seq, id, queue
+			)
+			INSERT INTO postlane.outbox_pending (seq, since, size, queue, id) SELECT seq, now(), 0, queue, id FROM staged`, total, n)
+		is.NoErr(err)
+		total += n
+	}
+	walk := func(what string) {
+		t.Helper()
+		seen := log.During(func() {
+			claims, err := store.Claim(t.Context(), 10)
+			is.NoErr(err)
+			is.NoErr(store.Release(t.Context(), claims...))
+		})
+		met := 0
+		for _, p := range seen {
+			if p.Name() != "MessageClaim" {
+				continue
+			}
+			for _, n := range p.Root.All() {
+				if n.Relation == "outbox_pending" && strings.Contains(n.Cond, "> ") && !strings.Contains(n.Cond, ">= ") {
+					met += n.Met()
+					if n.Index != "outbox_pending_visible" {
+						t.Errorf("%s: the walk is by %v", what, n)
+					}
+				}
+			}
+		}
+		if met > 20 {
+			t.Errorf("%s: the walk met %d rows", what, met)
+		}
+	}
+	for range 2 {
+		pool.Reset() // plans are made anew
+		walk(fmt.Sprintf("of %d", total))
+		load(200)
+		pool.Reset()
+		walk(fmt.Sprintf("of %d", total))
+		load(20_000) // and kept while the backlog grows
+		walk(fmt.Sprintf("of %d", total))
+		_, err := pool.Exec(t.Context(), "UPDATE postlane.outbox_pending SET ready = false WHERE queue <> 'q7'")
+		is.NoErr(err)
+		walk("of one queue that is ready")
 	}
 }

@@ -68,6 +68,10 @@ FROM stored s;
 -- attempt (held: MessageHide takes them out of the way). A row with seq 0 tells only
 -- that.
 --
+-- The ready index is on an expression, queue || '', which the primary key does not
+-- have. Of two indexes in the same order the planner takes either, and keeps it: by the
+-- primary key the walk would step over all that waits out of its way.
+--
 -- A scalar sub-select with LIMIT 1 stays an index probe whatever the planner
 -- believes of tables it has never analyzed; EXISTS may become a hash of a whole
 -- table.
@@ -81,9 +85,9 @@ walk (began, round, queue, free, held, steps, hits) AS (
     SELECT w.began, step.round, step.queue, step.free, step.held, w.steps + 1, w.hits + step.free::integer
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT (SELECT p.queue FROM postlane.outbox_pending p
-                WHERE p.ready AND p.queue > w.queue
-                ORDER BY p.queue, p.seq LIMIT 1) AS queue
+        SELECT (SELECT p.queue || '' FROM postlane.outbox_pending p
+                WHERE p.ready AND p.queue || '' > w.queue
+                ORDER BY p.queue || '', p.seq LIMIT 1) AS queue
         OFFSET 0
     ) next
     CROSS JOIN LATERAL (
@@ -264,7 +268,9 @@ SELECT m.queue, m.seq, m.fence FROM mine m;
 -- By itself it is a release: nothing is charged, and the messages may be claimed
 -- again at once. After MessagePublish and MessageFail it is a statement of its own:
 -- a claim waits for a lease that is being deleted, and may hold a row that settling
--- needs; and the look for what is first needs a newer snapshot.
+-- needs; and the look for what is first needs a newer snapshot. It begins where the
+-- lease does, since what was published before may still be in the way of whoever
+-- looks there; what joined the queue meanwhile, in front of that, came visible.
 WITH u AS MATERIALIZED (
     SELECT unnest(@queues::text[]) AS queue, unnest(@seqs::bigint[]) AS seq, unnest(@fences::bigint[]) AS fence
 ),
@@ -292,7 +298,7 @@ shown AS (
     UPDATE postlane.outbox_pending p SET ready = true
     FROM (
         SELECT h.queue,
-               (SELECT e.seq FROM postlane.outbox_pending e WHERE e.queue = h.queue ORDER BY e.seq LIMIT 1) AS seq
+               (SELECT e.seq FROM postlane.outbox_pending e WHERE e.queue = h.queue AND e.seq >= h.seqs[1] ORDER BY e.seq LIMIT 1) AS seq
         FROM held h
         WHERE (SELECT w.until FROM postlane.outbox_holds w WHERE w.queue = h.queue LIMIT 1) IS NULL
         OFFSET 0
@@ -402,7 +408,7 @@ visible AS MATERIALIZED (
     FROM waiting w
     CROSS JOIN LATERAL (
         SELECT p.queue, p.seq FROM postlane.outbox_pending p
-        WHERE p.queue = w.queue AND p.ready
+        WHERE p.queue || '' = w.queue AND p.ready
         ORDER BY p.seq LIMIT @max::integer
         FOR UPDATE SKIP LOCKED
     ) v
