@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/internal/cli"
 	"github.com/postlane-go/postlane/internal/pgtest"
+	"github.com/postlane-go/postlane/outbox"
 )
 
 // shell runs postlane as a person would, on a database of its own.
@@ -174,9 +177,9 @@ func TestBC58_EveryFailureHasItsExitCode(t *testing.T) {
 func TestEverythingWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	code, _, errOut := s.run("", "serve", "-mode", "staging", "-listen", "nowhere")
+	code, _, errOut := s.run("", "serve", "-mode", "staging", "-listen", "nowhere", "-relay", "pigeons")
 	s.is.Equal(code, 2)
-	for _, name := range []string{"POSTLANE_DATABASE_URL", "POSTLANE_MODE", "POSTLANE_SECRET_KEY", "POSTLANE_LISTEN"} {
+	for _, name := range []string{"POSTLANE_DATABASE_URL", "POSTLANE_MODE", "POSTLANE_SECRET_KEY", "POSTLANE_LISTEN", "POSTLANE_RELAY"} {
 		s.is.True(strings.Contains(errOut, name))
 	}
 }
@@ -225,9 +228,45 @@ func TestBC60_AnOperatorNeedsNoService(t *testing.T) {
 	head := streams[0].(map[string]any)["head"].(map[string]any)
 	s.ok("deliveries", "discard", id, head["id"].(string), "-reason", "frees the key")
 	s.is.Equal(len(data(s.ok("streams", "list", id))), 0)
-	s.is.Equal(s.ok("outbox", "pending")["pending"], 0.0)
-	s.is.Equal(len(data(s.ok("outbox", "list", "-state", "parked"))), 0)
-	s.is.Equal(len(s.ok("outbox", "retry", "-all-parked")["retried"].([]any)), 0)
+
+	s.parked("m0", "m1", "m2")
+	s.is.Equal(s.ok("outbox", "pending")["parked"], 3.0)
+	first := s.ok("outbox", "list", "-state", "parked", "-limit", "2")
+	s.is.Equal(len(data(first)), 2)
+	s.is.Equal(data(first)[0].(map[string]any)["error"], "the broker says no")
+	rest := s.ok("outbox", "list", "-state", "parked", "-after", first["next_cursor"].(string))
+	s.is.Equal(data(rest)[0].(map[string]any)["id"], "m2")
+	s.is.Equal(s.ok("outbox", "retry", "m1")["retried"], []any{"m1"})
+	code, out, errOut := s.run("", "outbox", "retry", "m1", "m2", "-database-url", s.database)
+	s.is.Equal(code, 1) // m1 is not parked any more
+	s.is.True(strings.Contains(out, "retried m2") && strings.Contains(errOut, "1 of 2"))
+	s.is.Equal(s.ok("outbox", "retry", "-all-parked", "-queue", "another")["retried"], []any{})
+	s.is.Equal(s.ok("outbox", "retry", "-all-parked")["retried"], []any{"m0"})
+	s.is.Equal(s.ok("outbox", "retry", "-all-parked")["retried"], []any{}) // safe to repeat
+	s.is.Equal(s.ok("outbox", "pending")["pending"], 3.0)
+}
+
+// parked stages messages and gives them up.
+func (s *shell) parked(ids ...string) {
+	s.t.Helper()
+	pool, err := pgxpool.New(s.t.Context(), s.database)
+	s.is.NoErr(err)
+	defer pool.Close()
+	store, err := outbox.NewPostgres(pool, outbox.StoreConfig{})
+	s.is.NoErr(err)
+	s.is.NoErr(pgx.BeginFunc(s.t.Context(), pool, func(tx pgx.Tx) error {
+		for _, id := range ids {
+			if _, err := store.Stage(s.t.Context(), tx, outbox.Message{ID: id, Topic: "t"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	claims, err := store.Claim(s.t.Context(), len(ids))
+	s.is.NoErr(err)
+	for _, c := range claims {
+		s.is.NoErr(store.Fail(s.t.Context(), outbox.Failure{Claim: c, Error: "the broker says no", Park: true}))
+	}
 }
 
 func TestReceiveJudges(t *testing.T) {

@@ -13,14 +13,13 @@ import (
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
-const serveNeeds = settings.NeedDatabase | settings.NeedSecretKey | settings.NeedListen | settings.NeedKeep
+const serveNeeds = settings.NeedDatabase | settings.NeedSecretKey | settings.NeedListen | settings.NeedKeep | settings.NeedRelay
 
 func (a *app) serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "run the server: dispatcher, HTTP, and, if configured, a relay of the outbox",
-		Flags: append(settings.Flags(serveNeeds), append(dispatcherFlags(),
-			&cli.StringFlag{Name: "relay", Usage: "relay the outbox's messages: webhooks, each as an event (default: they are left to another process)", Sources: cli.EnvVars(settings.Env("relay"))})...),
+		Flags: append(settings.Flags(serveNeeds), dispatcherFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if _, err := arguments(c); err != nil {
 				return err
@@ -37,7 +36,7 @@ func (a *app) serveCommand() *cli.Command {
 			supervised := newSupervised(ctx, a.logger())
 			defer supervised.end()
 			return server.Run(ctx, server.Config{
-				Settings: s, Pool: pool, Store: store, Dispatcher: config, Relay: c.String("relay"), Logger: a.logger(), Ready: supervised.ready,
+				Settings: s, Pool: pool, Store: store, Dispatcher: config, Logger: a.logger(), Ready: supervised.ready,
 			})
 		},
 	}
@@ -72,7 +71,7 @@ func dispatcherConfig(c *cli.Command, s settings.Settings) (delivery.Config, err
 	}
 	if url := c.String("listen-database-url"); url != "" {
 		if config.Listen, err = pgx.ParseConfig(url); err != nil {
-			return config, fmt.Errorf("%s is not a PostgreSQL URL", settings.Env("listen-database-url"))
+			return config, usageErrors(fmt.Errorf("%s (or -listen-database-url) is not a PostgreSQL URL", settings.Env("listen-database-url")))
 		}
 	}
 	return config, nil

@@ -39,8 +39,8 @@ func TestAServerServes(t *testing.T) {
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- server.Run(ctx, server.Config{
-			Settings: settings.Settings{Listen: "127.0.0.1:0", OperatorKey: key, Keyring: keyring}, Pool: pool, Store: d.store(pool),
-			Dispatcher: delivery.Config{Sender: snd}, Relay: server.RelayWebhooks, Logger: d.logger(), Ready: func(a net.Addr) { ready <- "http://" + a.String() },
+			Settings: settings.Settings{Listen: "127.0.0.1:0", OperatorKey: key, Keyring: keyring, Relay: settings.RelayWebhooks}, Pool: pool, Store: d.store(pool),
+			Dispatcher: delivery.Config{Sender: snd}, Logger: d.logger(), Ready: func(a net.Addr) { ready <- "http://" + a.String() },
 		})
 	}()
 	var base string

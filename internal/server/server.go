@@ -33,10 +33,7 @@ type Config struct {
 	// Dispatcher is its configuration; Store, Logger and Observer are filled in. Sender is
 	// required: the API's test requests go through it too.
 	Dispatcher delivery.Config
-	// Relay says what becomes of messages staged in the outbox: RelayWebhooks, or
-	// "", and another process relays them.
-	Relay  string
-	Logger *slog.Logger
+	Logger     *slog.Logger
 	// Ready, if set, is told the address once requests are answered.
 	Ready func(net.Addr)
 }
@@ -80,7 +77,7 @@ func Run(ctx context.Context, c Config) error {
 	if listen == nil && !c.Dispatcher.NoListen {
 		listen = c.Pool.Config().ConnConfig.Copy()
 	}
-	relay, err := newRelay(c.Relay, c.Pool, listen, c.Logger)
+	relay, err := newRelay(c.Settings.Relay, c.Pool, listen, c.Logger)
 	if err != nil {
 		return err
 	}

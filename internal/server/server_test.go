@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 	"go.uber.org/goleak"
@@ -23,6 +24,7 @@ import (
 	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/server"
 	"github.com/postlane-go/postlane/internal/settings"
+	"github.com/postlane-go/postlane/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,6 +45,7 @@ type options struct {
 	pool   *pgxpool.Pool // default: of a database of its own
 	policy guard.Policy
 	sender sender.Config
+	relay  string
 }
 
 func start(t *testing.T, change ...func(*options)) *running {
@@ -71,7 +74,7 @@ func start(t *testing.T, change ...func(*options)) *running {
 	ready := make(chan net.Addr, 1)
 	go func() {
 		r.done <- server.Run(ctx, server.Config{
-			Settings: settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring},
+			Settings: settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring, Relay: o.relay},
 			Pool:     pool, Store: store, Dispatcher: delivery.Config{Sender: snd}, Logger: slog.New(slog.DiscardHandler),
 			Ready: func(a net.Addr) { ready <- a },
 		})
@@ -183,6 +186,30 @@ func TestMetrics(t *testing.T) {
 		resp.Body.Close()
 		r.is.Equal(resp.StatusCode, want)
 	}
+	r.stop()
+	r.is.NoErr(<-r.done)
+}
+
+// A message that the application stages reaches an endpoint as an event, where the server
+// is told to relay.
+func TestRelaysTheOutbox(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	r := start(t, func(o *options) { o.pool, o.relay = pool, settings.RelayWebhooks })
+	arrived := make(chan *http.Request, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) { arrived <- request }))
+	defer endpoint.Close()
+	status, _ := r.do("POST", "/v1/subscriptions", fmt.Sprintf(`{"url":%q,"tenant":"acme"}`, endpoint.URL))
+	r.is.Equal(status, 201)
+	r.is.NoErr(pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		_, err := outbox.Stage(t.Context(), tx, outbox.Message{ID: "staged", Topic: "invoice.paid", Queue: "i7", Tenant: "acme", Payload: []byte("{}")})
+		return err
+	}))
+	request := <-arrived
+	r.is.Equal(request.Header.Get("Webhook-Id"), "staged")
+	r.is.Equal(request.Header.Get("Postlane-Asset"), "i7")
+	_, text := r.do("GET", "/metrics", "")
+	r.is.True(strings.Contains(text, "\npostlane_outbox_published_total "))
 	r.stop()
 	r.is.NoErr(<-r.done)
 }

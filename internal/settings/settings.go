@@ -37,7 +37,13 @@ const (
 	NeedSecretKey
 	NeedListen
 	NeedKeep
+	NeedRelay
 )
+
+// RelayWebhooks is the Settings.Relay that publishes staged messages as webhook events.
+// Publishers that bring a broker's client along are modules of their own, for programs
+// that import them.
+const RelayWebhooks = "webhooks"
 
 // Settings are those of a process.
 type Settings struct {
@@ -50,6 +56,9 @@ type Settings struct {
 	Keyring *delivery.Keyring
 	// Keep says for how long what is over is kept.
 	Keep retention.Keep
+	// Relay says what becomes of messages staged in the outbox: RelayWebhooks, or "", and
+	// another process relays them.
+	Relay string
 }
 
 // minOperatorKey is the shortest operator's key that is taken: it opens everything, and
@@ -75,6 +84,9 @@ func Flags(need Need) []cli.Flag {
 	}
 	if need&NeedKeep != 0 {
 		flags = append(flags, keepFlags()...)
+	}
+	if need&NeedRelay != 0 {
+		flags = append(flags, flag("relay", "", "relay the outbox's messages: "+RelayWebhooks+", each as an event (default: they are left to another process)"))
 	}
 	return flags
 }
@@ -132,6 +144,11 @@ func Read(c *cli.Command, need Need) (Settings, error) {
 	}
 	if need&NeedKeep != 0 {
 		s.Keep = readKeep(c, refuse)
+	}
+	if need&NeedRelay != 0 {
+		if s.Relay = c.String("relay"); s.Relay != "" && s.Relay != RelayWebhooks {
+			refuse("relay", fmt.Sprintf("is %q; use %s, or leave it out", s.Relay, RelayWebhooks))
+		}
 	}
 	return s, errors.Join(errs...)
 }
