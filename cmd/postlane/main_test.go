@@ -76,3 +76,30 @@ func TestServeStopsCleanlyOnSIGTERM(t *testing.T) {
 	is.True(listening)
 	is.NoErr(cmd.Wait()) // exit code 0
 }
+
+// A shell is told which commands there are.
+func TestShellCompletion(t *testing.T) {
+	t.Parallel()
+	program := build(t)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		if !strings.Contains(run("completion", shell), "--generate-shell-completion") {
+			t.Errorf("completion %s prints no script", shell)
+		}
+	}
+	for _, command := range []string{"serve", "subscriptions", "outbox", "completion"} {
+		if !strings.Contains(run("--generate-shell-completion"), command+":") {
+			t.Errorf("%s is not completed", command)
+		}
+	}
+	if got := run("outbox", "--generate-shell-completion"); !strings.Contains(got, "retry:") || strings.Contains(got, "serve:") {
+		t.Errorf("outbox is completed with\n%s", got)
+	}
+}

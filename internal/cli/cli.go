@@ -64,6 +64,9 @@ func (a *app) root() *cli.Command {
 		Usage:                 "send webhooks and messages from your own PostgreSQL transactions",
 		Version:               version(),
 		EnableShellCompletion: true,
+		ConfigureShellCompletionCommand: func(c *cli.Command) {
+			c.Hidden, c.Usage = false, "print a script by which a shell completes commands: bash, zsh, fish or pwsh"
+		},
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
 			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),

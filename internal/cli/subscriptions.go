@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -320,6 +321,15 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 	row("state", state)
 	row("on dead", v.OnDead)
 	row("max attempts", v.MaxAttempts)
+	inFlight, disableAfter := "as many as the dispatcher's limit", "never"
+	if v.MaxInFlight != nil {
+		inFlight = strconv.Itoa(*v.MaxInFlight)
+	}
+	if v.DisableAfter != nil {
+		disableAfter = fmt.Sprintf("after %d dead deliveries in a row", *v.DisableAfter)
+	}
+	row("in flight", inFlight)
+	row("disabled", disableAfter)
 	row("failures", v.FailureCount)
 	if len(v.HeaderNames) > 0 {
 		row("headers", strings.Join(v.HeaderNames, ", "))
