@@ -99,7 +99,7 @@ func (a *api) authenticate(r *http.Request) (*keys.Caller, *Problem) {
 // onRecord runs a change between the two halves of its record. A change that cannot be
 // recorded is not made; one that was made is recorded even if its client has gone.
 func (a *api) onRecord(ctx huma.Context, r *http.Request, op *huma.Operation, who *keys.Caller, f func(huma.Context, *audit.Entry)) {
-	e := &audit.Entry{Actor: who.ID, ActorName: who.Name, Tenant: who.Tenant, Action: op.OperationID, Target: target(r)}
+	e := &audit.Entry{Actor: who.ID, ActorName: who.Name, Tenant: who.Tenant, Action: op.OperationID, Target: audit.Target(r)}
 	late := op.Metadata[often] != nil
 	if !late {
 		if err := a.audit.Begin(r.Context(), e); err != nil {
@@ -125,15 +125,4 @@ func (a *api) onRecord(ctx huma.Context, r *http.Request, op *huma.Operation, wh
 	if err := write(finish, e); err != nil {
 		a.Logger.Error("what came of a change could not be recorded", "error", err, "action", e.Action, "target", e.Target, "outcome", e.Outcome)
 	}
-}
-
-// target is what a request is about: the ids in its path.
-func target(r *http.Request) string {
-	var ids []string
-	for _, name := range []string{"id", "delivery_id", "key_id"} {
-		if id := r.PathValue(name); id != "" && len(id) <= 100 {
-			ids = append(ids, id)
-		}
-	}
-	return strings.Join(ids, "/")
 }

@@ -139,19 +139,10 @@ func (a *api) retryDelivery(ctx context.Context, in *ByDelivery) (*answer[view.D
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Store.ReviveBy(ctx, sub.ID, id, actor(ctx)); err != nil {
+	if err := a.Store.ReviveBy(ctx, sub.ID, id, caller(ctx).Label()); err != nil {
 		return nil, err
 	}
 	return a.shown(ctx, sub, id)
-}
-
-// actor is who makes the request, for people who look at what was retried.
-func actor(ctx context.Context) string {
-	who := caller(ctx)
-	if who.ID == who.Name {
-		return who.ID
-	}
-	return who.Name + " (" + who.ID + ")"
 }
 
 func (a *api) discardDelivery(ctx context.Context, in *discardDelivery) (*answer[view.Delivery], error) {

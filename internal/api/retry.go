@@ -63,7 +63,7 @@ func (a *api) retryDeliveries(ctx context.Context, in *retryDeliveries) (*answer
 		return &answer[view.RetriedRange]{out}, nil
 	}
 	for began := time.Now(); ; {
-		did, err := a.Store.ReviveBatch(ctx, sub.ID, letters, after, min(retryBatch, b.Max-out.Retried-out.Skipped), actor(ctx))
+		did, err := a.Store.ReviveBatch(ctx, sub.ID, letters, after, min(retryBatch, b.Max-out.Retried-out.Skipped), caller(ctx).Label())
 		out.Retried += did.Revived
 		out.Skipped += did.Skipped
 		note(ctx).Detail = fmt.Sprintf("%d match, %d retried, %d skipped", out.Matched, out.Retried, out.Skipped)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 
@@ -30,6 +31,17 @@ type Entry struct {
 	// tell.
 	Status  int
 	Outcome string
+}
+
+// Target is what an HTTP request is about: the ids in its path.
+func Target(r *http.Request) string {
+	var ids []string
+	for _, name := range []string{"id", "delivery_id", "key_id"} {
+		if id := r.PathValue(name); id != "" && len(id) <= 100 {
+			ids = append(ids, id)
+		}
+	}
+	return strings.Join(ids, "/")
 }
 
 // Log keeps entries. It is safe for concurrent use.

@@ -247,7 +247,7 @@ func (v *visit) retryDead() error {
 func (v *visit) reviveByReason(body *retryingView) error {
 	letters := delivery.DeadLetters{Reason: body.Reason, OfReason: true}
 	for began := time.Now(); time.Since(began) < retryTime && body.Retried+body.Skipped < retryMost; {
-		did, err := v.Store.ReviveBatch(v.ctx, body.Sub.ID, letters, body.After, retryBatch, v.actor())
+		did, err := v.Store.ReviveBatch(v.ctx, body.Sub.ID, letters, body.After, retryBatch, v.who.Label())
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func (v *visit) reviveByReason(body *retryingView) error {
 
 func (v *visit) reviveAll(body *retryingView, ids []delivery.ID) error {
 	for _, id := range ids {
-		err := v.Store.ReviveBy(v.ctx, body.Sub.ID, id, v.actor())
+		err := v.Store.ReviveBy(v.ctx, body.Sub.ID, id, v.who.Label())
 		switch {
 		case err == nil:
 			body.Retried++

@@ -20,7 +20,7 @@ func (v *visit) retryDelivery() error {
 	if err != nil {
 		return err
 	}
-	if err := v.Store.ReviveBy(v.ctx, sub.ID, id, v.actor()); err != nil {
+	if err := v.Store.ReviveBy(v.ctx, sub.ID, id, v.who.Label()); err != nil {
 		return err
 	}
 	return v.see(v.back(deliveryPath(sub.ID, id)), "Retrying: it is pending again, in its place in the stream, with its attempts at 0.")
@@ -51,12 +51,4 @@ func (v *visit) releaseDelivery() error {
 		return err
 	}
 	return v.see(v.back(deliveryPath(sub.ID, id)), "Released: the stream goes on. The letter stays dead, and can still be retried.")
-}
-
-// actor is who presses a button, as the log of retries has it.
-func (v *visit) actor() string {
-	if v.who.Name == "" || v.who.Name == v.who.ID {
-		return v.who.ID
-	}
-	return v.who.Name + " (" + v.who.ID + ")"
 }

@@ -57,7 +57,7 @@ func (c *Console) acting(name string, f func(*visit) error) http.HandlerFunc {
 			c.refuse(w, r, v, errForeignForm)
 			return
 		}
-		v.entry = &audit.Entry{Actor: v.who.ID, ActorName: v.who.Name, Tenant: v.who.Tenant, Action: name, Target: v.target()}
+		v.entry = &audit.Entry{Actor: v.who.ID, ActorName: v.who.Name, Tenant: v.who.Tenant, Action: name, Target: audit.Target(r)}
 		if err := c.audit.Begin(r.Context(), v.entry); err != nil {
 			c.refuse(w, r, v, err)
 			return
@@ -81,17 +81,6 @@ func (c *Console) acting(name string, f func(*visit) error) http.HandlerFunc {
 			c.refuse(w, r, v, err)
 		}
 	}
-}
-
-// target is what a request is about: the ids in its path.
-func (v *visit) target() string {
-	var ids []string
-	for _, name := range []string{"id", "delivery_id", "key_id"} {
-		if id := v.r.PathValue(name); id != "" && len(id) <= 100 {
-			ids = append(ids, id)
-		}
-	}
-	return strings.Join(ids, "/")
 }
 
 // read runs statements in a transaction that may only read and that the database ends in

@@ -66,6 +66,14 @@ type Caller struct {
 // Operator reports whether the caller sees all tenants.
 func (c *Caller) Operator() bool { return c.Tenant == "" }
 
+// Label names the caller for people who look at what was done.
+func (c *Caller) Label() string {
+	if c.Name == c.ID {
+		return c.ID
+	}
+	return c.Name + " (" + c.ID + ")"
+}
+
 // Store keeps the keys. It is safe for concurrent use.
 type Store struct {
 	pool     *pgxpool.Pool
