@@ -39,6 +39,11 @@ func TestBC42_UpdateKeepsTheRulesForURLs(t *testing.T) {
 	}
 	b.is.Equal(b.do(b.acme, "PATCH", path, map[string]any{"url": "http://169.254.169.254/"}).object(b)["rule"], "scheme")
 	b.is.Equal(b.do(b.acme, "PATCH", path, map[string]any{"url": "https://169.254.169.254/"}).object(b)["rule"], "metadata")
+
+	// What got past them all the same is not asked, by a test no more than by a delivery.
+	b.exec(`UPDATE postlane.subscriptions SET url = 'https://127.0.0.1/'`)
+	tested := b.want(200, b.acme, "POST", path+"/test", nil).object(b)
+	b.is.Equal([]any{tested["delivered"], tested["outcome"], tested["status"]}, []any{false, "blocked", nil})
 }
 
 // BC-43: a reserved header is refused by its name, and one that got past replaces nothing.
