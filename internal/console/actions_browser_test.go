@@ -105,6 +105,27 @@ func TestEveryActionInABrowser(t *testing.T) {
 	b.press("form[action$='/revoke'] button")
 	b.says("Revoked.")
 
+	// An endpoint, made and changed.
+	b.see("endpoints/new")
+	b.fill("#for", "acme")
+	b.fill("#url", s.endpoint+"/made")
+	b.press("form[action$='/create'] button.main")
+	b.says("this is its signing secret", "whsec_")
+	b.accessible("after making an endpoint")
+	made := one[int64](s, "SELECT id FROM postlane.subscriptions WHERE url LIKE '%/made'")
+	b.see(endpointPath(delivery.SubscriptionID(made)) + "/editing")
+	b.fill("#description", "for <b>us</b>")
+	b.press("form[action$='/update'] button.main")
+	b.says("Changed.", "for <b>us</b>")
+
+	// Messages.
+	s.parked(2, "a", "b")
+	b.see("outbox")
+	b.press("button[aria-label='Retry m0']")
+	b.says("Retried: 1 message.", "1 parked")
+	b.press("form:has(input[name=parked]) button")
+	b.says("Retried: 1 message.", "No message is parked.")
+
 	// Deleting, which asks first.
 	b.see(path)
 	b.press("a[href$='/deleting']")
@@ -121,7 +142,7 @@ func TestEveryActionInABrowser(t *testing.T) {
 	s.is.True(light != dark)
 	b.see("audit")
 	s.is.Equal(ground(), dark) // remembered
-	b.says("delete-subscription", "create-key", "retry-deliveries", "rotate-secret")
+	b.says("delete-subscription", "create-key", "retry-deliveries", "rotate-secret", "create-subscription", "retry-messages")
 	b.press("button[value=auto]")
 	s.is.Equal(ground(), light)
 	b.press("form[action$='/sign-out'] button")
@@ -130,7 +151,7 @@ func TestEveryActionInABrowser(t *testing.T) {
 	s.is.True(!strings.Contains(value[string](b, "document.title"), "owned"))
 }
 
-func TestAHostileAnswerIsTextInABrowser(t *testing.T) {
+func TestBC54_AHostileAnswerIsTextInABrowser(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	x := s.scene()
@@ -156,7 +177,7 @@ func TestLiveViewInABrowser(t *testing.T) {
 	s.is.Equal(value[string](b, "document.querySelector('.live button').getAttribute('aria-pressed')"), "true")
 	id := s.enqueue("acme", "thing.new", "b")[0]
 	b.within(`[...document.querySelectorAll("tr.new code")].some(c => c.textContent === "` + id.String() + `")`)
-	b.within(`document.querySelector(".live [role=status]").textContent === "1 new deliveries"`)
+	b.within(`document.querySelector(".live [role=status]").textContent === "1 new delivery"`)
 	s.settle(succeed)
 	b.within(`document.querySelectorAll(".pill.good").length === 2`)
 	b.says("delivered")
@@ -199,7 +220,7 @@ func TestAnEmptyDatabaseInABrowser(t *testing.T) {
 	b.signIn(operatorKey)
 	for path, says := range map[string]string{
 		"": "Nothing. Every endpoint is active", "endpoints": "There is no endpoint yet", "deliveries": "There is no delivery yet", "dead": "No dead letters",
-		"streams": "No stream is held", "keys": "No key was made yet", "audit": "Nothing was changed yet", "nowhere": "There is no such page",
+		"streams": "No stream is held", "outbox": "No message is parked.", "keys": "No key was made yet", "audit": "Nothing was changed yet", "nowhere": "There is no such page",
 	} {
 		b.see(path)
 		b.says(says)

@@ -3,10 +3,14 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/keys"
@@ -181,7 +185,29 @@ func TestNoPageShowsAPayloadOrASecret(t *testing.T) {
 	}
 }
 
+// The database being away is a 503, and tells nothing of it.
 func TestPagesWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	away, err := pgxpool.New(t.Context(), "postgres://nobody:hidden@127.0.0.1:1/nowhere?sslmode=disable") // connects when asked
+	is.New(t).NoErr(err)
+	defer away.Close()
+	s := setup(t, func(c *Config) { c.Pool = away })
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		r := httptest.NewRequestWithContext(s.ctx, method, Root+"theme", nil)
+		if method == http.MethodGet {
+			r.URL.Path = Root
+		}
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: "a session"})
+		w := httptest.NewRecorder()
+		s.console.ServeHTTP(w, r)
+		s.is.Equal(w.Code, http.StatusServiceUnavailable)
+		s.is.True(strings.Contains(w.Body.String(), "The database does not answer"))
+		s.is.True(!strings.Contains(w.Body.String(), "nobody"))
+	}
+}
+
+// What goes wrong inside is for the log.
+func TestAPageThatFailsTellsNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	v := s.signedIn(operatorKey)

@@ -102,8 +102,11 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 // setTheme remembers in the browser whether pages are light or dark.
 func (c *Console) setTheme(w http.ResponseWriter, r *http.Request) {
 	_, token, err := c.session(r.Context(), r)
-	if err != nil || !fromOurForm(r, token) {
-		c.refuse(w, r, nil, errForeignForm)
+	if err == nil && !fromOurForm(r, token) {
+		err = errForeignForm
+	}
+	if err != nil {
+		c.refuse(w, r, nil, err)
 		return
 	}
 	switch theme := r.PostFormValue("theme"); theme {

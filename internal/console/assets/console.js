@@ -62,7 +62,7 @@
       if (part.dataset.announce && known.size) {
         const rows = $$("tr[data-key]", part).filter((row) => !known.has(row.dataset.key));
         rows.forEach((row) => row.classList.add("new"));
-        if (rows.length) status.textContent = rows.length + " new " + part.dataset.announce;
+        if (rows.length) status.textContent = rows.length + " new " + (rows.length === 1 ? part.dataset.announceOne : part.dataset.announce);
       }
       prepare(part);
       tell();
