@@ -1,6 +1,6 @@
 // Package retention removes what has been kept for long enough: deliveries, events,
-// messages of the outbox, the audit log and sessions of the console. One pass is Once; a server makes one from time to
-// time (Run).
+// messages of the outbox, the audit log and sessions of the console. One pass is Once; a
+// server makes one from time to time (Run).
 package retention
 
 import (
