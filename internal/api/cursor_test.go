@@ -8,6 +8,7 @@ func FuzzCursor(f *testing.F) {
 	c := cursors{[]byte("a key")}
 	f.Add("deliveries\x00sub_1", "dlv_1", "deliveries\x00sub_2", "x")
 	f.Add("a", "b\x00c", "a\x00b", "c")
+	f.Add("ab", "c", "a", "bc")
 	f.Add("", "p", "\x00", c.make("", "p"))
 	f.Fuzz(func(t *testing.T, list, position, other, text string) {
 		cursor := c.make(list, position)
