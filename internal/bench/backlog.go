@@ -32,8 +32,7 @@ func (d *database) addSubscriptions(ctx context.Context, n int, state delivery.S
 
 // addEvents writes n events of one tenant in bulk, which addDeliveries takes up.
 func (d *database) addEvents(ctx context.Context, n int) error {
-	err := d.pool.QueryRow(ctx, "SELECT setval('postlane.delivery_seq', nextval('postlane.delivery_seq') + $1) - $1", n).Scan(&d.bulkSeq)
-	if err != nil {
+	if err := d.takeSeqs(ctx, n); err != nil {
 		return err
 	}
 	for from := 0; from < n; from += bulk {
@@ -45,6 +44,11 @@ func (d *database) addEvents(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// takeSeqs takes n numbers for the rows of a bulk load.
+func (d *database) takeSeqs(ctx context.Context, n int) error {
+	return d.pool.QueryRow(ctx, "SELECT setval('postlane.delivery_seq', nextval('postlane.delivery_seq') + $1) - $1", n).Scan(&d.bulkSeq)
 }
 
 // addDeliveries writes a delivery for each of n events, as an Enqueue of each alone leaves

@@ -174,6 +174,10 @@ func (c *claimed) load(ctx context.Context, s shape) error {
 		c.subscriptions, c.of = slices.Concat(active, paused), s.name
 	}
 	c.done, c.after = 0, 0
+	// What becomes ready has a rank above all that was: claims count on it.
+	if err := c.takeSeqs(ctx, c.n); err != nil {
+		return err
+	}
 	return c.addDeliveries(ctx, c.n, c.subscriptions, s)
 }
 
@@ -188,7 +192,7 @@ func (c *claimed) settleIn(ctx context.Context) (took time.Duration, err error) 
 		}
 	}
 	for got := 0; got < flatSettleIn; {
-		claimed, _, err := c.pass(ctx, flatBatch)
+		claimed, _, err := c.pass(ctx, flatSettleIn-got)
 		if err != nil {
 			return 0, err
 		}
