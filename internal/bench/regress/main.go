@@ -51,7 +51,7 @@ var checks = []check{
 	{"latency -duration 2s", []bound{atMost("p50_ms", 20)}},
 	{"neighbour -n 10000 -duration 2s", []bound{atMost("p50_ratio", 4)}},
 	{"hot-stream -n 1000 -duration 500ms", []bound{atLeast("ratio", 0.008)}},
-	{"held-snapshot -n 40000 -duration 4s", []bound{atLeast("ratio", 0.35), atLeast("free_ratio", 0.35)}},
+	{"held-snapshot -n 150000 -duration 4s", []bound{atLeast("ratio", 0.35), atLeast("free_ratio", 0.35)}},
 	{"memory -n 20000 -duration 2s", []bound{atMost("rss_mb", 100)}},
 	{"soak -n 5000 -duration 5s", []bound{atLeast("ratio", 0.45), atLeast("hot_share", 0.9)}},
 	{"idle -duration 2s", []bound{atMost("statements_per_s", 10)}},
