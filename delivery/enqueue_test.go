@@ -340,14 +340,16 @@ func (c *trips) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// Read counts when it returns: it may have been waiting since before the write.
 func (c *trips) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
 	c.mu.Lock()
-	if c.wrote {
+	defer c.mu.Unlock()
+	if c.wrote && n > 0 {
 		c.wrote = false
 		c.n++
 	}
-	c.mu.Unlock()
-	return c.Conn.Read(p)
+	return n, err
 }
 
 func (c *trips) count(f func()) int {

@@ -75,7 +75,7 @@ picked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                        WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                        WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
                                         ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held) AS slots
         FROM postlane.subscriptions s
         WHERE s.id = w.id
@@ -188,7 +188,7 @@ SELECT u.id::bigint AS id,
                  WHERE d.subscription_id = u.id AND d.ready IS NOT NULL AND d.ready >= u.ready
                  ORDER BY d.ready LIMIT 1), u.ready)::bigint AS ready,
        coalesce((SELECT l.fence FROM postlane.leases l
-                 WHERE l.subscription_id = u.id AND l.fence + 0 >= u.fence
+                 WHERE l.subscription_id + 0 = u.id AND l.fence + 0 >= u.fence
                  ORDER BY l.fence + 0 LIMIT 1), u.fence)::bigint AS fence
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@ready::bigint[]) AS ready, unnest(@fences::bigint[]) AS fence) u;
 
@@ -261,7 +261,7 @@ short AS MATERIALIZED (
     ) floor
     WHERE w.hit
       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
-                                 WHERE l.subscription_id = w.id AND l.fence + 0 >= floor.fence
+                                 WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
                                  ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held)
           < least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
 ),

@@ -6,8 +6,9 @@ ALTER TABLE postlane.leases ADD COLUMN ahead integer NOT NULL DEFAULT 0;
 
 -- What is in flight of a subscription, from a fence on: a claim counts it, and beside an
 -- old snapshot the leases that ended stay in the other index, among those that have not.
--- An expression, so that no plan finds one lease by it: those of a claim share a fence.
-CREATE INDEX leases_fence ON postlane.leases (subscription_id, (fence + 0));
+-- Of expressions, so that no plan looks for one lease by it, whatever it believes of the
+-- table: those of a claim share a fence, and those of a subscription are many.
+CREATE INDEX leases_fence ON postlane.leases ((subscription_id + 0), (fence + 0));
 
 -- migrate:down
 DROP INDEX postlane.leases_fence;
