@@ -15,7 +15,8 @@ const aheadBudget = 2000
 
 // Ahead returns what follows each of the claims in its stream, in order: up to
 // ClaimRequest.Ahead deliveries, fewer of many claims (2,000 in all), none behind a second
-// attempt or a delivery that could not be sent in its turn. The lease is the stream's, so
+// attempt or a delivery that could not be sent in its turn, and none of a subscription that
+// has changed since the claim: what is enqueued after a change is sent as it says. The lease is the stream's, so
 // once an attempt has succeeded the claimant may go on with the next, one after another,
 // never two at a time, and settles them in that order (Result.Next). Those it does not get
 // to are pending as before.
@@ -39,9 +40,10 @@ func (s *Store) Ahead(ctx context.Context, claims []Claim, ahead int) ([][]Claim
 				ended := make([]bool, len(claims))
 				var number int
 				var fit bool
+				var revision int64
 				for rows.Next() {
 					var c Claim
-					err := rows.Scan(&number, &c.Seq, &c.EventID, &fit, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
+					err := rows.Scan(&number, &c.Seq, &c.EventID, &fit, &revision, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
 					if err != nil {
 						return err
 					}
@@ -50,7 +52,7 @@ func (s *Store) Ahead(ctx context.Context, claims []Claim, ahead int) ([][]Claim
 					if n := len(runs[i]); n > 0 {
 						before = &runs[i][n-1]
 					}
-					if ended[i] = ended[i] || !fit || c.Seq < before.Seq; ended[i] {
+					if ended[i] = ended[i] || !fit || revision != before.Revision || c.Seq < before.Seq; ended[i] {
 						continue
 					}
 					c.Subscription, c.Revision, c.Tenant, c.Asset = before.Subscription, before.Revision, before.Tenant, before.Asset

@@ -116,6 +116,36 @@ func TestARunEndsBeforeWhatCannotBeSent(t *testing.T) {
 	})
 }
 
+func TestNothingIsSentBehindAClaimOnceItsSubscriptionHasChanged(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*bundle, delivery.SubscriptionID) error{
+		"rotated": func(b *bundle, id delivery.SubscriptionID) error {
+			_, err := b.store.RotateSecret(b.ctx, id, time.Hour)
+			return err
+		},
+		"paused": func(b *bundle, id delivery.SubscriptionID) error {
+			_, err := b.store.Pause(b.ctx, id, "")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			sub := b.subscribe()
+			b.enqueue("a")
+			r := request(1)
+			r.Ahead = 5
+			claims, err := b.store.Claim(b.ctx, r)
+			b.is.NoErr(err)
+			b.is.NoErr(change(b, sub))
+			b.enqueue("a")
+			runs, err := b.store.Ahead(b.ctx, claims, 5)
+			b.is.NoErr(err)
+			b.is.Equal(len(runs[0]), 0) // it would go out as the subscription was
+		})
+	}
+}
+
 func TestARunIsSettledInOrderUnderOneLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

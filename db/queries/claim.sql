@@ -147,16 +147,20 @@ CROSS JOIN LATERAL (
 --
 -- What follows claimed deliveries in their streams, in order, up to ahead each. number
 -- is the place of a stream in the arrays, and fit says whether the delivery could be sent
--- in its turn: a run ends before the first that could not.
+-- in its turn: a run ends before the first that could not. revision is the subscription's
+-- now: what was enqueued after a change of it is not to be sent as the claim saw it.
 --
 -- Comes after the transaction that wrote the leases. The claim's own snapshot may be
 -- older than another claim's settling in the same stream, which it would not see.
 SELECT u.number::integer AS number, a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit,
-       e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
+       s.revision, e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
        octet_length(e.payload)::integer AS payload_size,
        CASE WHEN octet_length(e.payload) <= 4096 THEN e.payload END AS payload
 FROM (SELECT generate_subscripts(@subscription_ids::bigint[], 1) AS number, unnest(@subscription_ids::bigint[]) AS subscription_id,
              unnest(@assets::text[]) AS asset, unnest(@seqs::bigint[]) AS seq) u
+CROSS JOIN LATERAL (
+    SELECT v.revision FROM postlane.subscriptions v WHERE v.id = u.subscription_id LIMIT 1
+) s
 CROSS JOIN LATERAL (
     SELECT d.seq, d.tenant, d.event_id, d.due_at, d.held_at, d.attempts
     FROM postlane.deliveries d

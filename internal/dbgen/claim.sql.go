@@ -100,11 +100,14 @@ func (q *Queries) ClaimRunning(ctx context.Context, db DBTX) ([]string, error) {
 
 const DeliveryAhead = `-- name: DeliveryAhead :many
 SELECT u.number::integer AS number, a.seq, a.event_id, (a.due_at IS NULL AND a.held_at IS NULL AND a.attempts = 0)::boolean AS fit,
-       e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
+       s.revision, e.type AS event_type, e.content_type, coalesce(e.traceparent, '')::text AS traceparent,
        octet_length(e.payload)::integer AS payload_size,
        CASE WHEN octet_length(e.payload) <= 4096 THEN e.payload END AS payload
 FROM (SELECT generate_subscripts($1::bigint[], 1) AS number, unnest($1::bigint[]) AS subscription_id,
              unnest($2::text[]) AS asset, unnest($3::bigint[]) AS seq) u
+CROSS JOIN LATERAL (
+    SELECT v.revision FROM postlane.subscriptions v WHERE v.id = u.subscription_id LIMIT 1
+) s
 CROSS JOIN LATERAL (
     SELECT d.seq, d.tenant, d.event_id, d.due_at, d.held_at, d.attempts
     FROM postlane.deliveries d
@@ -131,6 +134,7 @@ type DeliveryAheadRow struct {
 	Seq         int64
 	EventID     string
 	Fit         bool
+	Revision    int64
 	EventType   string
 	ContentType string
 	Traceparent string
@@ -140,7 +144,8 @@ type DeliveryAheadRow struct {
 
 // What follows claimed deliveries in their streams, in order, up to ahead each. number
 // is the place of a stream in the arrays, and fit says whether the delivery could be sent
-// in its turn: a run ends before the first that could not.
+// in its turn: a run ends before the first that could not. revision is the subscription's
+// now: what was enqueued after a change of it is not to be sent as the claim saw it.
 //
 // Comes after the transaction that wrote the leases. The claim's own snapshot may be
 // older than another claim's settling in the same stream, which it would not see.
@@ -163,6 +168,7 @@ func (q *Queries) DeliveryAhead(ctx context.Context, db DBTX, arg *DeliveryAhead
 			&i.Seq,
 			&i.EventID,
 			&i.Fit,
+			&i.Revision,
 			&i.EventType,
 			&i.ContentType,
 			&i.Traceparent,
