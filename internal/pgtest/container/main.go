@@ -18,13 +18,18 @@ import (
 
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/postgres"
+	"github.com/testcontainers/testcontainers-go/wait"
 )
 
 const defaultImage = "postgres:17-alpine"
 
+// startWithin is how long a container may take until it answers: making the database
+// writes to disk, which on a busy machine takes longer than a minute.
+const startWithin = 150 * time.Second
+
 func main() {
 	image := cmp.Or(os.Getenv("POSTLANE_TEST_POSTGRES_IMAGE"), defaultImage)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // a pull may take long
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a pull may take long
 	defer cancel()
 
 	url, err := run(ctx, image, func(url string) error {
@@ -50,9 +55,14 @@ func run(ctx context.Context, image string, use func(url string) error) (url str
 		// A throwaway server for many small databases.
 		testcontainers.WithCmd("postgres", "-c", "max_connections=300",
 			"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "timezone=UTC"),
-		postgres.BasicWaitStrategies(),
+		testcontainers.WithWaitStrategyAndDeadline(startWithin,
+			wait.ForLog("database system is ready to accept connections").WithOccurrence(2), // the first is of the script that makes the database
+			wait.ForListeningPort("5432/tcp").WithStartupTimeout(startWithin)),
 	)
 	defer func() {
+		if url == "" {
+			sayLog(container)
+		}
 		if removed := testcontainers.TerminateContainer(container); err == nil {
 			err = removed
 		}
@@ -64,6 +74,20 @@ func run(ctx context.Context, image string, use func(url string) error) (url str
 		return "", err
 	}
 	return url, use(url)
+}
+
+// sayLog writes what a container that did not start has said.
+func sayLog(container *postgres.PostgresContainer) {
+	if container == nil {
+		return
+	}
+	logs, err := container.Logs(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no log of the container:", err)
+		return
+	}
+	defer logs.Close()
+	_, _ = io.Copy(os.Stderr, logs)
 }
 
 func say(message map[string]string) error {

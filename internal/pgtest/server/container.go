@@ -25,7 +25,7 @@ func fromContainer(dir string) (Server, *running, error) {
 	if err != nil {
 		return Server{}, nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	program := filepath.Join(dir, "container")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
