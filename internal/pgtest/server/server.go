@@ -40,7 +40,7 @@ var lease *os.File
 // all get the same answer.
 var Use = sync.OnceValues(func() (Server, error) {
 	// A server that must be made, with a container to be built, takes a while.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 7*time.Minute)
 	defer cancel()
 	if url := os.Getenv(URLEnv); url != "" {
 		s, err := ask(ctx, Server{URL: url, Source: "named by " + URLEnv})
