@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -143,6 +144,11 @@ func newEnqueueCall(parent string, events []Event) (*enqueueCall, error) {
 		c.params.ContentTypes = append(c.params.ContentTypes, contentType)
 		c.params.Payloads = append(c.params.Payloads, payload)
 		c.params.Traceparents = append(c.params.Traceparents, cmp.Or(e.Traceparent, parent))
+		if !e.DeliverAfter.IsZero() {
+			c.params.DelayedTenants = append(c.params.DelayedTenants, key.tenant)
+			c.params.DelayedIds = append(c.params.DelayedIds, key.id)
+			c.params.DueUs = append(c.params.DueUs, e.DeliverAfter.UnixMicro())
+		}
 		if !types[e.Type] {
 			types[e.Type] = true
 			for _, p := range patternsOf(e.Type) {
@@ -172,9 +178,17 @@ func (c *enqueueCall) store(ctx context.Context, tx pgx.Tx) (map[eventKey]int64,
 func (c *enqueueCall) statement() (sql string, args []any) {
 	p := &c.params
 	if len(p.Ids) > 1 {
-		return dbgen.EventEnqueue, []any{p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.Traceparents, p.TypeOf, p.Patterns}
+		return dbgen.EventEnqueue, []any{
+			p.Wake, p.Ids, p.Tenants, p.Types, p.Assets, p.ContentTypes, p.Payloads, p.Traceparents, p.TypeOf, p.Patterns,
+			p.DelayedTenants, p.DelayedIds, p.DueUs,
+		}
 	}
-	return dbgen.EventEnqueueOne, []any{p.Wake, p.Tenants[0], p.Ids[0], p.Types[0], some(p.Assets[0]), p.ContentTypes[0], p.Payloads[0], some(p.Traceparents[0]), p.Patterns}
+	var due *time.Time
+	if len(p.DueUs) > 0 {
+		at := time.UnixMicro(p.DueUs[0]).UTC()
+		due = &at
+	}
+	return dbgen.EventEnqueueOne, []any{p.Wake, p.Tenants[0], p.Ids[0], p.Types[0], some(p.Assets[0]), p.ContentTypes[0], p.Payloads[0], some(p.Traceparents[0]), due, p.Patterns}
 }
 
 // some returns what is stored of an optional text: NULL for "".

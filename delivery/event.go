@@ -3,6 +3,7 @@ package delivery
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -26,6 +27,8 @@ const (
 	// a part.
 	MaxEventType      = 128
 	MaxEventTypeParts = 16
+	// MaxDelay is how far ahead an event's DeliverAfter may be: 365 days.
+	MaxDelay = 365 * 24 * time.Hour
 
 	// DefaultContentType is that of an Event which names none.
 	DefaultContentType = "application/json"
@@ -67,6 +70,16 @@ type Event struct {
 	// Default: that of the span in the context of Enqueue; none where there is no
 	// valid one.
 	Traceparent string
+
+	// DeliverAfter is the time before which no request for the event starts, by the
+	// database's clock, to the microsecond. Like a retry that waits, it holds its
+	// stream: what is enqueued later for the same asset is sent after it. To delay
+	// one event alone, give it an asset of its own. Subscriptions match when it is
+	// enqueued. It is no part of what tells two events of one id apart: the first
+	// one's counts.
+	// Default: the zero time, at once, as for a time that is past. At most
+	// MaxDelay ahead of this machine's clock.
+	DeliverAfter time.Time
 }
 
 // newEventID returns an id that no other event has, and that sorts by time, which
@@ -104,6 +117,15 @@ func (e *Event) check(index int) error {
 	}
 	if _, ok := traceparent.Parse(e.Traceparent); e.Traceparent != "" && !ok {
 		return bad("Traceparent", "is not a W3C trace context, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	}
+	if e.DeliverAfter.IsZero() {
+		return nil
+	}
+	if e.DeliverAfter.Unix() < 0 {
+		return bad("DeliverAfter", "is before 1970; give a time, or none for now")
+	}
+	if time.Until(e.DeliverAfter) > MaxDelay {
+		return bad("DeliverAfter", "is more than 365 days ahead; keep it yourself until then")
 	}
 	return nil
 }

@@ -7,7 +7,9 @@
 -- Of each stream the first delivery is ready; those behind it in this call are
 -- not: they become visible together with the one before them, whose settling
 -- wakes them. (Behind one of another transaction they would need its lock; they are
--- ready, and the claim sorts it out.)
+-- ready, and the claim sorts it out.) An event that is to be delivered later is named in
+-- delayed_tenants, delayed_ids and, in microseconds since 1970, due_us, which are
+-- parallel: its deliveries are due then, as those that wait for their next attempt.
 --
 -- type_of and patterns are parallel: every pattern that matches each distinct
 -- event type. A subscription has no two patterns that match the same type (see
@@ -30,12 +32,16 @@ stored AS (
     RETURNING seq, tenant, id, type, asset
 ),
 fanned AS (
-    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at)
     SELECT p.subscription_id, s.seq, s.tenant, s.id, s.type, s.asset,
-           CASE WHEN row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END
+           CASE WHEN l.due_us IS NULL AND row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END,
+           timestamptz 'epoch' + l.due_us * interval '1 microsecond'
     FROM stored s
     JOIN (SELECT unnest(@type_of::text[]) AS type, unnest(@patterns::text[]) AS pattern) m ON m.type = s.type
     JOIN postlane.subscription_patterns p ON p.tenant = s.tenant AND p.pattern = m.pattern
+    LEFT JOIN (
+        SELECT unnest(@delayed_tenants::text[]) AS tenant, unnest(@delayed_ids::text[]) AS id, unnest(@due_us::bigint[]) AS due_us
+    ) l ON l.tenant = s.tenant AND l.id = s.id
     RETURNING 1
 )
 SELECT s.id, s.tenant, s.seq,
@@ -101,8 +107,9 @@ WITH stored AS (
     RETURNING seq
 ),
 fanned AS (
-    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
-    SELECT p.subscription_id, s.seq, @tenant, @id, @type, sqlc.narg('asset'), s.seq
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at)
+    SELECT p.subscription_id, s.seq, @tenant, @id, @type, sqlc.narg('asset'),
+           CASE WHEN sqlc.narg('due_at')::timestamptz IS NULL THEN s.seq END, sqlc.narg('due_at')::timestamptz
     FROM stored s CROSS JOIN postlane.subscription_patterns p
     WHERE p.tenant = @tenant AND p.pattern = ANY (@patterns::text[])
 )

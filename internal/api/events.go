@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,6 +28,7 @@ type NewEvent struct {
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value: stored, signed and sent byte for byte as it stands here"`
 	PayloadBase64 *string         `json:"payload_base64,omitempty" doc:"Any bytes, in standard base64, in place of payload"`
 	ContentType   string          `json:"content_type,omitempty" doc:"The payload's; application/json if absent"`
+	DeliverAfter  *time.Time      `json:"deliver_after,omitempty" doc:"No request for it starts before this time, at most 365 days ahead. It holds its stream: later events of its asset are sent after it. Absent: at once"`
 }
 
 type sendEvents struct {
@@ -114,6 +116,9 @@ func (a *api) enqueue(ctx context.Context, events []delivery.Event) (enqueued []
 func (e *NewEvent) event(i int, tenant string) (delivery.Event, error) {
 	at := func(field string) string { return fmt.Sprintf("body.events[%d].%s", i, field) }
 	event := delivery.Event{ID: e.ID, Tenant: tenant, Type: e.Type, Asset: e.Asset, ContentType: e.ContentType, Payload: e.Payload}
+	if e.DeliverAfter != nil {
+		event.DeliverAfter = *e.DeliverAfter
+	}
 	switch {
 	case e.Payload != nil && e.PayloadBase64 != nil:
 		return event, invalid.at(at("payload_base64"), "stands beside payload; send one of them")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
@@ -65,6 +66,18 @@ func TestBC45_AnEventIDIsOneEvent(t *testing.T) {
 	b.is.Equal(b.do(b.other, "POST", "/v1/events", `{"events":[`+event+`]}`).status, 201)
 }
 
+func TestAnEventIsDeliveredAfterTheGivenTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(nil)
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	b.is.Equal(b.post(`{"type":"invoice.paid","payload":{},"deliver_after":"`+at.Format(time.RFC3339)+`"}`).status, 201)
+	list := b.data(b.want(200, b.acme, "GET", sub+"/deliveries", nil))
+	b.is.Equal(list[0].(map[string]any)["due_at"], at.Format(time.RFC3339))
+	streams := b.data(b.want(200, b.acme, "GET", sub+"/streams", nil))
+	b.is.Equal(streams[0].(map[string]any)["state"], "waiting")
+}
+
 // A payload is kept as it was written, to the byte.
 func TestPayloadsAreKeptByteForByte(t *testing.T) {
 	t.Parallel()
@@ -100,7 +113,7 @@ func TestEventsAreChecked(t *testing.T) {
 	for event, says := range map[string]string{
 		`{"type":"a.b"}`: "events[0].payload", `{"type":"a.b","payload":1,"payload_base64":"AA=="}`: "payload_base64",
 		`{"type":"a.b","payload_base64":"!"}`: "payload_base64", `{"type":"a b","payload":1}`: "events[0].type", `{"payload":1}`: "type",
-		`{"type":"a.b","id":"a.b","payload":1}`: "events[0].id", `{"type":"a.b","payload":1,"when":1}`: "when",
+		`{"type":"a.b","id":"a.b","payload":1}`: "events[0].id", `{"type":"a.b","deliver_after":"9999-01-01T00:00:00Z","payload":1}`: "events[0].deliver_after", `{"type":"a.b","payload":1,"when":1}`: "when",
 		`{"type":"a.b","asset":"` + strings.Repeat("x", 600) + `","payload":1}`: "events[0].asset",
 		`{"type":"a.b","asset":"\u0000","payload":1}`:                           "events[0].asset",
 	} {

@@ -241,4 +241,5 @@ func location(e *delivery.InvalidError) string {
 
 var eventFields = map[string]string{
 	"ID": "id", "Tenant": "tenant", "Type": "type", "Asset": "asset", "ContentType": "content_type", "Payload": "payload",
+	"DeliverAfter": "deliver_after",
 }

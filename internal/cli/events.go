@@ -29,7 +29,8 @@ func (a *app) eventsCommand() *cli.Command {
 					&cli.StringFlag{Name: "id", Usage: "its identity: the same id again is the same event (default: a new one)"},
 					&cli.StringFlag{Name: "payload", Usage: "the payload (default: standard input, or -file)"},
 					&cli.StringFlag{Name: "file", Usage: "read the payload from this file"},
-					&cli.StringFlag{Name: "content-type", Usage: "the payload's (default: application/json)"}),
+					&cli.StringFlag{Name: "content-type", Usage: "the payload's (default: application/json)"},
+					&cli.TimestampFlag{Name: "deliver-after", Usage: "send it not before this `TIME`, such as 2030-01-31T09:00:00Z, at most 365 days ahead (default: at once)", Config: cli.TimestampConfig{Layouts: []string{time.RFC3339}}}),
 				Action: a.eventSend,
 			},
 			{
@@ -55,6 +56,7 @@ func (a *app) eventSend(ctx context.Context, c *cli.Command) error {
 	defer pool.Close()
 	e := delivery.Event{
 		ID: c.String("id"), Tenant: c.String("tenant"), Type: c.String("type"), Asset: c.String("asset"), ContentType: c.String("content-type"), Payload: payload,
+		DeliverAfter: c.Timestamp("deliver-after"),
 	}
 	var enqueued []delivery.Enqueued
 	err = a.record(ctx, "send-events", e.ID, func(entry *audit.Entry) error {

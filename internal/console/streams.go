@@ -118,10 +118,18 @@ func (v *visit) slow(tx pgx.Tx) (rows []streamRow, err error) {
 	for _, r := range retrying {
 		rows = append(rows, streamRow{
 			Sub: delivery.SubscriptionID(r.SubscriptionID), ID: delivery.ID(r.Seq), Tenant: r.Tenant, URL: r.Url, Asset: deref(r.Asset), EventType: r.EventType,
-			Mark: stateOf("retrying"), Reason: retryReason(r.Attempts, r.State), Since: r.CreatedAt, Due: &r.Due, Attempts: int(r.Attempts), Depth: r.Depth,
+			Mark: dueMark(int(r.Attempts)), Reason: retryReason(r.Attempts, r.State), Since: r.CreatedAt, Due: &r.Due, Attempts: int(r.Attempts), Depth: r.Depth,
 		})
 	}
 	return rows, nil
+}
+
+// dueMark is the state of a delivery that waits for its time.
+func dueMark(attempts int) mark {
+	if attempts == 0 {
+		return stateOf("pending")
+	}
+	return stateOf("retrying")
 }
 
 func retryReason(attempts int32, state string) string {
@@ -129,7 +137,7 @@ func retryReason(attempts int32, state string) string {
 		return "the endpoint is " + state
 	}
 	if attempts == 0 {
-		return "something on this side stood in the way"
+		return "was delayed, or something on this side stood in the way"
 	}
 	return fmt.Sprintf("failed %d %s", attempts, plural(int64(attempts), "time", "times"))
 }
@@ -179,7 +187,7 @@ func newStreamRow(sub *delivery.Subscription, s *delivery.Stream) streamRow {
 	case sub.State != delivery.Active:
 		row.Mark, row.Reason = stateOf("stopped"), "the endpoint is "+string(sub.State)
 	case s.Head.Due != nil:
-		row.Mark, row.Reason = stateOf("retrying"), retryReason(int32(s.Head.Attempts), string(sub.State))
+		row.Mark, row.Reason = dueMark(s.Head.Attempts), retryReason(int32(s.Head.Attempts), string(sub.State))
 	default:
 		row.Mark, row.Reason = stateOf("pending"), "waits for its turn"
 	}

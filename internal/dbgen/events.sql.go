@@ -39,12 +39,16 @@ stored AS (
     RETURNING seq, tenant, id, type, asset
 ),
 fanned AS (
-    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at)
     SELECT p.subscription_id, s.seq, s.tenant, s.id, s.type, s.asset,
-           CASE WHEN row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END
+           CASE WHEN l.due_us IS NULL AND row_number() OVER (PARTITION BY p.subscription_id, s.asset ORDER BY s.seq) = 1 THEN s.seq END,
+           timestamptz 'epoch' + l.due_us * interval '1 microsecond'
     FROM stored s
     JOIN (SELECT unnest($9::text[]) AS type, unnest($10::text[]) AS pattern) m ON m.type = s.type
     JOIN postlane.subscription_patterns p ON p.tenant = s.tenant AND p.pattern = m.pattern
+    LEFT JOIN (
+        SELECT unnest($11::text[]) AS tenant, unnest($12::text[]) AS id, unnest($13::bigint[]) AS due_us
+    ) l ON l.tenant = s.tenant AND l.id = s.id
     RETURNING 1
 )
 SELECT s.id, s.tenant, s.seq,
@@ -54,16 +58,19 @@ FROM stored s
 `
 
 type EventEnqueueParams struct {
-	Wake         bool
-	Ids          []string
-	Tenants      []string
-	Types        []string
-	Assets       []string
-	ContentTypes []string
-	Payloads     [][]byte
-	Traceparents []string
-	TypeOf       []string
-	Patterns     []string
+	Wake           bool
+	Ids            []string
+	Tenants        []string
+	Types          []string
+	Assets         []string
+	ContentTypes   []string
+	Payloads       [][]byte
+	Traceparents   []string
+	TypeOf         []string
+	Patterns       []string
+	DelayedTenants []string
+	DelayedIds     []string
+	DueUs          []int64
 }
 
 type EventEnqueueRow struct {
@@ -81,7 +88,9 @@ type EventEnqueueRow struct {
 // Of each stream the first delivery is ready; those behind it in this call are
 // not: they become visible together with the one before them, whose settling
 // wakes them. (Behind one of another transaction they would need its lock; they are
-// ready, and the claim sorts it out.)
+// ready, and the claim sorts it out.) An event that is to be delivered later is named in
+// delayed_tenants, delayed_ids and, in microseconds since 1970, due_us, which are
+// parallel: its deliveries are due then, as those that wait for their next attempt.
 //
 // type_of and patterns are parallel: every pattern that matches each distinct
 // event type. A subscription has no two patterns that match the same type (see
@@ -102,6 +111,9 @@ func (q *Queries) EventEnqueue(ctx context.Context, db DBTX, arg *EventEnqueuePa
 		arg.Traceparents,
 		arg.TypeOf,
 		arg.Patterns,
+		arg.DelayedTenants,
+		arg.DelayedIds,
+		arg.DueUs,
 	)
 	if err != nil {
 		return nil, err
@@ -135,10 +147,11 @@ WITH stored AS (
     RETURNING seq
 ),
 fanned AS (
-    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
-    SELECT p.subscription_id, s.seq, $2, $3, $4, $5, s.seq
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at)
+    SELECT p.subscription_id, s.seq, $2, $3, $4, $5,
+           CASE WHEN $9::timestamptz IS NULL THEN s.seq END, $9::timestamptz
     FROM stored s CROSS JOIN postlane.subscription_patterns p
-    WHERE p.tenant = $2 AND p.pattern = ANY ($9::text[])
+    WHERE p.tenant = $2 AND p.pattern = ANY ($10::text[])
 )
 SELECT s.seq, coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE $1::boolean), '')::text AS woken
 FROM stored s
@@ -153,6 +166,7 @@ type EventEnqueueOneParams struct {
 	ContentType string
 	Payload     []byte
 	Traceparent *string
+	DueAt       *time.Time
 	Patterns    []string
 }
 
@@ -173,6 +187,7 @@ func (q *Queries) EventEnqueueOne(ctx context.Context, db DBTX, arg *EventEnqueu
 		arg.ContentType,
 		arg.Payload,
 		arg.Traceparent,
+		arg.DueAt,
 		arg.Patterns,
 	)
 	if err != nil {

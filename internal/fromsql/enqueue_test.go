@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,7 +12,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 )
 
-const sqlEnqueue = `SELECT id, seq, duplicate FROM postlane.enqueue(tenant => $1, type => $2, payload => $3::bytea, asset => $4, id => $5, content_type => $6, traceparent => $7)`
+const sqlEnqueue = `SELECT id, seq, duplicate FROM postlane.enqueue(tenant => $1, type => $2, payload => $3::bytea, asset => $4, id => $5, content_type => $6, traceparent => $7, deliver_after => $8)`
 
 // enqueueSQL is delivery.Enqueue by the SQL function.
 func enqueueSQL(b *bundle, tx pgx.Tx, e delivery.Event) (delivery.Enqueued, error) {
@@ -20,7 +21,7 @@ func enqueueSQL(b *bundle, tx pgx.Tx, e delivery.Event) (delivery.Enqueued, erro
 	if payload == nil {
 		payload = []byte{}
 	}
-	err := tx.QueryRow(b.ctx, sqlEnqueue, e.Tenant, e.Type, payload, optional(e.Asset), optional(e.ID), optional(e.ContentType), optional(e.Traceparent)).
+	err := tx.QueryRow(b.ctx, sqlEnqueue, e.Tenant, e.Type, payload, optional(e.Asset), optional(e.ID), optional(e.ContentType), optional(e.Traceparent), optional(e.DeliverAfter)).
 		Scan(&x.ID, &x.Seq, &x.Duplicate)
 	return x, err
 }
@@ -37,6 +38,8 @@ func TestEnqueueIsTheSameFromSQL(t *testing.T) {
 		"content type":             func(e *delivery.Event) { e.ContentType = "text/plain; charset=utf-8" },
 		"no payload":               func(e *delivery.Event) { e.Payload = nil },
 		"any bytes":                func(e *delivery.Event) { e.Payload = []byte{0, 0xff, '\n', 0} },
+		"later":                    func(e *delivery.Event) { e.DeliverAfter = time.Now().Add(time.Hour).Round(time.Microsecond) },
+		"in the past":              func(e *delivery.Event) { e.DeliverAfter = time.Unix(0, 0) },
 		"trace":                    func(e *delivery.Event) { e.Traceparent = traceparent },
 		"nobody subscribed":        func(e *delivery.Event) { e.Tenant = "other" },
 		"one subscribed":           func(e *delivery.Event) { e.Type = "b" },
@@ -69,6 +72,8 @@ func TestEnqueueIsTheSameFromSQL(t *testing.T) {
 		"span of zeros":            func(e *delivery.Event) { e.Traceparent = traceparent[:36] + strings.Repeat("0", 16) + "-01" },
 		"trace of a version":       func(e *delivery.Event) { e.Traceparent = "ff" + traceparent[2:] },
 		"trace too long":           func(e *delivery.Event) { e.Traceparent = traceparent + "-x" },
+		"too far ahead":            func(e *delivery.Event) { e.DeliverAfter = time.Now().Add(366 * 24 * time.Hour) },
+		"before 1970":              func(e *delivery.Event) { e.DeliverAfter = time.Unix(0, -1) },
 		"several problems":         func(e *delivery.Event) { e.Type, e.Tenant, e.Asset = "", "", long(513) },
 	} {
 		e := delivery.Event{Tenant: "acme", Type: "invoice.paid", Payload: []byte(`{"total":1200}`)}

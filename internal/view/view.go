@@ -242,6 +242,8 @@ func NewStream(sub *delivery.Subscription, s *delivery.Stream) Stream {
 		v.State, v.Reason = "in_flight", "the head is being sent"
 	case sub.State != delivery.Active:
 		v.State, v.Reason = "stopped", "the subscription is "+string(sub.State)
+	case s.Head.Due != nil && s.Head.Attempts == 0:
+		v.State, v.Reason = "waiting", "the head waits for its time"
 	case s.Head.Due != nil:
 		v.State, v.Reason = "retrying", "the head failed and waits for its next attempt"
 	default:

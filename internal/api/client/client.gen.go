@@ -564,6 +564,9 @@ type NewEvent struct {
 	// ContentType The payload's; application/json if absent
 	ContentType *string `json:"content_type,omitempty"`
 
+	// DeliverAfter No request for it starts before this time, at most 365 days ahead. It holds its stream: later events of its asset are sent after it. Absent: at once
+	DeliverAfter *time.Time `json:"deliver_after,omitempty"`
+
 	// Id Its identity for its tenant, and the webhook-id: letters, digits, - and _. The same id again is the same event, stored and sent once. Absent: a new one
 	Id *string `json:"id,omitempty"`
 
