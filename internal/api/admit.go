@@ -77,8 +77,8 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 
 // authenticate finds whose key a request carries.
 func (a *api) authenticate(r *http.Request) (*keys.Caller, *Problem) {
-	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if text = strings.TrimSpace(text); text == "" || !strings.EqualFold(scheme, "Bearer") {
+	text := bearer(r)
+	if text == "" {
 		return nil, unauthorized.problem("Send a key as: Authorization: Bearer KEY.").with("WWW-Authenticate", `Bearer realm="postlane"`)
 	}
 	who, err := a.attempts.Find(r.Context(), r.RemoteAddr, text)
@@ -94,6 +94,15 @@ func (a *api) authenticate(r *http.Request) (*keys.Caller, *Problem) {
 		return nil, unavailable.problem("").with("Retry-After", "1").because(err)
 	}
 	return who, nil
+}
+
+// bearer is the key that a request carries; "" if none.
+func bearer(r *http.Request) string {
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(text)
 }
 
 // onRecord runs a change between the two halves of its record. A change that cannot be

@@ -24,6 +24,8 @@ const about = `Webhooks from PostgreSQL: an event that is written here, or in a 
 
 Every request carries a key: Authorization: Bearer KEY. A tenant's key sees what is the ` +
 	`tenant's, and everything else as if it did not exist; an operator's names a tenant where one is needed. ` +
+	`Where a server works with several databases, a request with the operator's key of its environment that names no subscription in its path ` +
+	`names a database by the header Postlane-Database; every other key is in the one that it opens. ` +
 	`Lists come as {"data": [...], "next_cursor": ...}: pass the cursor on with the same filters; null is the end. ` +
 	`Times are RFC 3339 in UTC, or null. What is not a success is a problem (RFC 9457) whose code is stable.`
 

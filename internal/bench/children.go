@@ -27,7 +27,7 @@ func (r *run) receive(ctx context.Context) (string, error) {
 // serve starts a server in a process of its own on a database, waits until wake-ups reach
 // it, and returns its process id.
 func (r *run) serve(ctx context.Context, d *database, flags ...string) (pid int, err error) {
-	s := settings.Settings{DatabaseURL: d.url, Listen: "127.0.0.1:0", Mode: settings.Development}
+	s := settings.Settings{Databases: []settings.Database{{URL: d.url}}, Listen: "127.0.0.1:0", Mode: settings.Development}
 	cmd, address, err := r.spawn(ctx, s.Environ(make([]byte, 32)), "msg=listening address=", append([]string{"serve", "-grace", "1s"}, flags...)...)
 	if err != nil {
 		return 0, err

@@ -24,7 +24,7 @@ func (a *app) auditCommand() *cli.Command {
 				&cli.StringFlag{Name: "tenant", Usage: "of this tenant's things (default: all)"},
 				&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
 				&cli.StringFlag{Name: "before", Usage: "go on before this entry"}),
-			Action: a.auditList,
+			Action: a.each(a.auditList),
 		}},
 	}
 }

@@ -34,6 +34,9 @@ func (a *app) benchCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := onlyOne(c); err != nil {
+				return err
+			}
 			for _, s := range bench.Scenarios {
 				if s.Name != args[0] {
 					continue

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,8 @@ type app struct {
 	out, err io.Writer
 	// audit is the log of the database that open connected to.
 	audit *audit.Log
+	// database is the name of the one that is worked on, where there are several.
+	database string
 }
 
 // Run runs the command and returns its exit code: 0 only on success, 2 for wrong usage.
@@ -160,7 +163,11 @@ func (a *app) open(ctx context.Context, c *cli.Command, need settings.Need) (set
 	if err != nil {
 		return s, nil, nil, usageErrors(err)
 	}
-	pool, err := connect(ctx, s.DatabaseURL)
+	d, err := a.one(ctx, c, s)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	pool, err := connect(ctx, d.URL)
 	if err != nil {
 		return s, nil, nil, err
 	}
@@ -184,30 +191,35 @@ func newStore(s settings.Settings, pool *pgxpool.Pool) (*delivery.Store, error) 
 // usageErrors makes errors of configuration errors of usage, a line each.
 func usageErrors(err error) error { return usageError{err.Error()} }
 
-func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a PostgreSQL URL", settings.Env("database-url"))
-	}
-	config.ConnConfig.RuntimeParams["application_name"] = "postlane"
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the database: %w", err)
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("cannot connect to the database: %w", err)
-	}
-	return pool, nil
-}
-
-// print writes v as JSON where that was asked for, else what human writes.
+// print writes v as JSON where that was asked for, else what human writes. Where there are
+// several databases it says first which one it is about.
 func (a *app) print(c *cli.Command, v any, human func(w io.Writer)) error {
 	if c.Bool("json") {
-		e := json.NewEncoder(a.out)
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
+		return a.printJSON(v)
+	}
+	if a.database != "" {
+		fmt.Fprintf(a.out, "%s:\n", a.database)
 	}
 	human(a.out)
 	return nil
+}
+
+// printJSON prints v on a line. No command prints an object without members.
+func (a *app) printJSON(v any) error {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	if members, ok := bytes.CutPrefix(line.Bytes(), []byte("{")); ok && a.database != "" {
+		name, err := json.Marshal(a.database)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, `{"database":%s,%s`, name, members)
+		return err
+	}
+	_, err := a.out.Write(line.Bytes())
+	return err
 }

@@ -25,6 +25,9 @@ func (a *app) devCommand() *cli.Command {
 			if _, err := arguments(c); err != nil {
 				return err
 			}
+			if err := onlyOne(c); err != nil {
+				return err
+			}
 			config := dev.Config{
 				Dir: c.String("dir"), DatabaseURL: c.String("database-url"), Listen: c.String("listen"), Once: c.Bool("once"),
 				Events: c.Int("events"), Streams: c.Int("streams"), Workers: c.Int("workers"), Out: a.out, Err: a.err,

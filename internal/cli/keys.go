@@ -35,7 +35,7 @@ func (a *app) keysCommand() *cli.Command {
 					&cli.StringFlag{Name: "tenant", Usage: "of this tenant (default: all)"},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
 					&cli.StringFlag{Name: "after", Usage: "go on after this key"}),
-				Action: a.withKeys(nil, a.keyList),
+				Action: a.each(a.withKeys(nil, a.keyList)),
 			},
 			{
 				Name: "revoke", Usage: "end a key, at once and everywhere", ArgsUsage: "KEY", Flags: flags,

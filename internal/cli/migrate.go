@@ -20,15 +20,15 @@ func (a *app) migrateCommand() *cli.Command {
 		Name:  "migrate",
 		Usage: "bring the database schema up to date, or take it back",
 		Commands: []*cli.Command{
-			{Name: "up", Usage: "apply every migration that is missing; safe from many processes at once", Flags: flags, Action: a.migrateUp},
-			{Name: "down", Usage: "undo the last migration, and the data that only it had room for", Flags: flags, Action: a.migrateDown},
-			{Name: "status", Usage: "list the migrations and whether they are applied", Flags: flags, Action: a.migrateStatus},
+			{Name: "up", Usage: "apply every migration that is missing; safe from many processes at once", Flags: flags, Action: a.each(a.migrateUp)},
+			{Name: "down", Usage: "undo the last migration, and the data that only it had room for", Flags: flags, Action: a.each(a.migrateDown)},
+			{Name: "status", Usage: "list the migrations and whether they are applied", Flags: flags, Action: a.each(a.migrateStatus)},
 		},
 	}
 }
 
 func (a *app) migrateUp(ctx context.Context, c *cli.Command) error {
-	conn, err := a.migrateConn(c)
+	conn, err := a.migrateConn(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (a *app) migrateUp(ctx context.Context, c *cli.Command) error {
 }
 
 func (a *app) migrateDown(ctx context.Context, c *cli.Command) error {
-	conn, err := a.migrateConn(c)
+	conn, err := a.migrateConn(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,11 @@ func (a *app) migrateStatus(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return usageErrors(err)
 	}
-	pool, err := connect(ctx, s.DatabaseURL)
+	d, err := a.one(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	pool, err := connect(ctx, d.URL)
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,7 @@ func (a *app) migrateStatus(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-func (a *app) migrateConn(c *cli.Command) (*pgx.ConnConfig, error) {
+func (a *app) migrateConn(ctx context.Context, c *cli.Command) (*pgx.ConnConfig, error) {
 	if _, err := arguments(c); err != nil {
 		return nil, err
 	}
@@ -96,9 +100,18 @@ func (a *app) migrateConn(c *cli.Command) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, usageErrors(err)
 	}
-	return pgx.ParseConfig(s.DatabaseURL)
+	d, err := a.one(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ParseConfig(d.URL)
 }
 
 func (a *app) migrateConfig() migrate.Config {
-	return migrate.Config{Progress: func(s migrate.Step) { fmt.Fprintln(a.err, s) }}
+	return migrate.Config{Progress: func(s migrate.Step) {
+		if a.database != "" {
+			fmt.Fprintf(a.err, "%s: ", a.database)
+		}
+		fmt.Fprintln(a.err, s)
+	}}
 }

@@ -32,7 +32,7 @@ func (a *app) outboxCommand() *cli.Command {
 					&cli.StringFlag{Name: "queue", Usage: "of this queue (default: all)"},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
 					&cli.StringFlag{Name: "after", Usage: "go on after this place in the list, as the list before named it"}),
-				Action: a.withOutbox(a.outboxList),
+				Action: a.each(a.withOutbox(a.outboxList)),
 			},
 			{
 				Name: "retry", Usage: "return parked messages to their queues, or let failed ones be tried at once", ArgsUsage: "MESSAGE...",
@@ -43,7 +43,7 @@ func (a *app) outboxCommand() *cli.Command {
 			},
 			{
 				Name: "pending", Usage: "tell how much is not published, and for how long", Flags: flags(),
-				Action: a.withOutbox(a.outboxPending),
+				Action: a.each(a.withOutbox(a.outboxPending)),
 			},
 		},
 	}

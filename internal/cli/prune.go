@@ -19,7 +19,7 @@ func (a *app) pruneCommand() *cli.Command {
 			"Kept in any case is what is pending, in flight or holding its stream, and the event of it or of a dead letter.\n" +
 			"Sessions of the console and signing secrets that are over go in any case.",
 		Flags:  append(settings.Flags(settings.NeedDatabase|settings.NeedKeep), jsonFlag()),
-		Action: a.prune,
+		Action: a.each(a.prune),
 	}
 }
 

@@ -25,7 +25,7 @@ func (a *app) secretsCommand() *cli.Command {
 				"It works in small transactions beside running servers, and can be interrupted and run again.",
 			Flags: append(settings.Flags(settings.NeedSecretKey), jsonFlag(),
 				&cli.BoolFlag{Name: "dry-run", Usage: "count only what is left to do"}),
-			Action: a.withStore(settings.NeedSecretKey, nil, a.secretsReencrypt),
+			Action: a.each(a.withStore(settings.NeedSecretKey, nil, a.secretsReencrypt)),
 		}},
 	}
 }

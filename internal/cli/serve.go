@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/urfave/cli/v3"
@@ -24,11 +23,19 @@ func (a *app) serveCommand() *cli.Command {
 			if _, err := arguments(c); err != nil {
 				return err
 			}
-			s, pool, store, err := a.open(ctx, c, serveNeeds)
+			s, err := settings.Read(c, serveNeeds)
+			if err != nil {
+				return usageErrors(err)
+			}
+			databases, err := a.databases(ctx, s)
+			defer func() {
+				for _, d := range databases {
+					d.Pool.Close()
+				}
+			}()
 			if err != nil {
 				return err
 			}
-			defer pool.Close()
 			config, err := dispatcherConfig(c, s)
 			if err != nil {
 				return err
@@ -36,10 +43,36 @@ func (a *app) serveCommand() *cli.Command {
 			supervised := newSupervised(ctx, a.logger())
 			defer supervised.end()
 			return server.Run(ctx, server.Config{
-				Settings: s, Pool: pool, Store: store, Dispatcher: config, Logger: a.logger(), Ready: supervised.ready,
+				Settings: s, Databases: databases, Dispatcher: config, Logger: a.logger(), Ready: supervised.ready,
 			})
 		},
 	}
+}
+
+// databases are those that the server works with. An only one has to answer now.
+func (a *app) databases(ctx context.Context, s settings.Settings) (list []server.Database, err error) {
+	open := newPool
+	if len(s.Databases) == 1 {
+		open = connect
+	}
+	for _, d := range s.Databases {
+		pool, err := open(ctx, d.URL)
+		if err != nil {
+			return list, err
+		}
+		one := server.Database{Name: d.Name, Pool: pool}
+		list = append(list, one)
+		if one.Store, err = newStore(s, pool); err != nil {
+			return list, err
+		}
+		if d.ListenURL != "" {
+			if one.Listen, err = pgx.ParseConfig(d.ListenURL); err != nil {
+				return list, err
+			}
+		}
+		list[len(list)-1] = one
+	}
+	return list, nil
 }
 
 func dispatcherFlags() []cli.Flag {
@@ -68,11 +101,6 @@ func dispatcherConfig(c *cli.Command, s settings.Settings) (delivery.Config, err
 	}
 	if config.Sender, err = sender.New(sender.Config{Guard: guard, Timeout: c.Duration("timeout")}); err != nil {
 		return config, err
-	}
-	if url := c.String("listen-database-url"); url != "" {
-		if config.Listen, err = pgx.ParseConfig(url); err != nil {
-			return config, usageErrors(fmt.Errorf("%s (or -listen-database-url) is not a PostgreSQL URL", settings.Env("listen-database-url")))
-		}
 	}
 	return config, nil
 }

@@ -68,7 +68,7 @@ func (a *app) subscriptionsCommand() *cli.Command {
 					&cli.StringFlag{Name: "tenant", Usage: "of this tenant (default: all)"},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "most to list"},
 					&cli.StringFlag{Name: "after", Usage: "go on after this subscription"}),
-				Action: a.withStore(settings.NeedDatabase, nil, a.subscriptionList),
+				Action: a.each(a.withStore(settings.NeedDatabase, nil, a.subscriptionList)),
 			},
 			{
 				Name: "show", Usage: "show a subscription", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedDatabase),

@@ -31,6 +31,11 @@ type Config struct {
 	// in the database.
 	OperatorKey string
 
+	// Database is the name of the console's database among Databases, where a process
+	// has several, each with a console of its own. Default: there is one.
+	Database  string
+	Databases []string
+
 	// Session is how long a session lasts. Default: 12 hours.
 	Session time.Duration
 

@@ -30,6 +30,10 @@ type frame struct {
 	Notice string
 	// Tenant is the one that an operator chose, "" for all.
 	Tenant string
+	// Database is the one whose console this is, of Databases, where there are several and
+	// the visitor may choose.
+	Database  string
+	Databases []string
 	// Here is the page's address, Path that without its parameters.
 	Here, Path string
 	Nav        []navigation
@@ -75,7 +79,7 @@ func (c *Console) frame(r *http.Request, v *visit) *frame {
 	}
 	f.Who, f.Token, f.Notice = v.who, v.token, v.notice()
 	if v.operator() {
-		f.Tenant = v.tenant()
+		f.Tenant, f.Database, f.Databases = v.tenant(), c.Database, c.Databases
 	}
 	f.Nav = []navigation{
 		{"Overview", v.path(""), "overview"},

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,6 +25,8 @@ const (
 	formCookie    = "postlane_form" // whose token the form to sign in carries
 	noticeCookie  = "postlane_notice"
 	themeCookie   = "postlane_theme"
+	// databaseCookie names the database whose console is shown, where there are several.
+	databaseCookie = "postlane_database"
 )
 
 // errSignedOut means that a request has no session, or one that is over.
@@ -39,13 +42,28 @@ func (c *Console) open(w http.ResponseWriter, r *http.Request, key string) error
 	if err != nil {
 		return fmt.Errorf("console: begin a session: %w", err)
 	}
-	setCookie(w, r, sessionCookie, token, c.Session)
+	setCookie(w, r, c.sessionCookie(), token, c.Session)
 	return nil
+}
+
+// sessionCookie is the name of the session's cookie. A browser has a session in each of
+// several databases.
+func (c *Console) sessionCookie() string {
+	if c.Database == "" {
+		return sessionCookie
+	}
+	return sessionCookie + "_" + c.mark()
+}
+
+// mark stands for the database in cookies, whatever characters its name has.
+func (c *Console) mark() string {
+	sum := sha256.Sum256([]byte(c.Database))
+	return hex.EncodeToString(sum[:4])
 }
 
 // session returns who makes a request, and the token that its forms carry.
 func (c *Console) session(ctx context.Context, r *http.Request) (*keys.Caller, string, error) {
-	cookie, err := r.Cookie(sessionCookie)
+	cookie, err := r.Cookie(c.sessionCookie())
 	if err != nil || cookie.Value == "" || len(cookie.Value) > 200 {
 		return nil, "", errSignedOut
 	}
@@ -77,8 +95,8 @@ func (c *Console) session(ctx context.Context, r *http.Request) (*keys.Caller, s
 
 // end ends the session of a request, if it has one.
 func (c *Console) end(w http.ResponseWriter, r *http.Request) error {
-	defer setCookie(w, r, sessionCookie, "", -1)
-	cookie, err := r.Cookie(sessionCookie)
+	defer setCookie(w, r, c.sessionCookie(), "", -1)
+	cookie, err := r.Cookie(c.sessionCookie())
 	if err != nil {
 		return nil
 	}

@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	s.settings = settings.Settings{DatabaseURL: url, Listen: c.Listen, Mode: settings.Development, OperatorKey: operator}
+	s.settings = settings.Settings{Databases: []settings.Database{{URL: url}}, Listen: c.Listen, Mode: settings.Development, OperatorKey: operator}
 	if s.settings.Keyring, err = delivery.ParseKeyring(s.secret); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func database(ctx context.Context, c Config) (url string, stop func() error, err
 }
 
 func (s *stage) connect(ctx context.Context) error {
-	config, err := pgxpool.ParseConfig(s.settings.DatabaseURL)
+	config, err := pgxpool.ParseConfig(s.settings.Databases[0].URL)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (s *stage) serve(ctx context.Context, ready chan<- net.Addr) error {
 		config.Listen = "127.0.0.1:0"
 	}
 	return server.Run(ctx, server.Config{
-		Settings: config, Pool: s.pool, Store: s.store, Dispatcher: delivery.Config{Sender: snd}, Logger: s.log,
+		Settings: config, Databases: []server.Database{{Pool: s.pool, Store: s.store}}, Dispatcher: delivery.Config{Sender: snd}, Logger: s.log,
 		Ready: func(a net.Addr) { ready <- a },
 	})
 }

@@ -48,7 +48,7 @@ postlane is running, with sample events for the tenant %[1]q
   API key   %[5]s
 
 Ctrl-C stops it. What the receiver sees, a line a second:
-`, s.tenant, s.settings.Listen, s.endpoint, s.settings.DatabaseURL, s.settings.OperatorKey)
+`, s.tenant, s.settings.Listen, s.endpoint, s.settings.Databases[0].URL, s.settings.OperatorKey)
 	progress, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

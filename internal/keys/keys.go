@@ -137,6 +137,19 @@ func (s *Store) List(ctx context.Context, tenant, after string, max int) ([]Key,
 	return list, nil
 }
 
+// Has reports whether there is a key of an id, revoked or not.
+func (s *Store) Has(ctx context.Context, id string) (bool, error) {
+	n, err := parseID(id)
+	if err != nil {
+		return false, nil
+	}
+	rows, err := queries.KeyList(ctx, s.pool, &dbgen.KeyListParams{After: n - 1, Max: 1})
+	if err != nil {
+		return false, fmt.Errorf("keys: find: %w", err)
+	}
+	return len(rows) == 1 && rows[0].ID == n, nil
+}
+
 // Revoke ends a key. When it returns no request with it begins any more, on any server.
 func (s *Store) Revoke(ctx context.Context, id string) (Key, error) {
 	n, err := parseID(id)
@@ -180,6 +193,15 @@ func (s *Store) Find(ctx context.Context, text string) (*Caller, error) {
 		c.Tenant = *row.Tenant
 	}
 	return c, nil
+}
+
+// has reports whether there is a key of a hash that is not revoked.
+func (s *Store) has(ctx context.Context, hash []byte) (bool, error) {
+	_, err := queries.KeyFind(ctx, s.pool, hash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 const (

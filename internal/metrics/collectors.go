@@ -77,7 +77,7 @@ type Relay interface {
 }
 
 // WatchRelay adds what a relay can tell. Once.
-func (m *Metrics) WatchRelay(r Relay) error { return m.registry.Register(relayCollector{r}) }
+func (d *Database) WatchRelay(r Relay) error { return d.registry.Register(relayCollector{r}) }
 
 type relayCollector struct{ relay Relay }
 

@@ -22,6 +22,14 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
+	requests *prometheus.CounterVec
+	request  *prometheus.HistogramVec
+}
+
+// Database is what is counted of a process's work with one database. It is safe for
+// concurrent use.
+type Database struct {
+	registry prometheus.Registerer
 
 	settled       *prometheus.CounterVec
 	attempt       *prometheus.HistogramVec
@@ -33,13 +41,36 @@ type Metrics struct {
 	disabled      prometheus.Counter
 	oldestDue     prometheus.Gauge
 	oldestDueTold prometheus.Gauge
-	requests      *prometheus.CounterVec
-	request       *prometheus.HistogramVec
 	pruned        *prometheus.CounterVec
 }
 
-// New returns the metrics of a process that works with a pool.
-func New(pool *pgxpool.Pool) (*Metrics, error) {
+// New returns the metrics of a process.
+func New() (*Metrics, error) {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postlane_http_requests_total", Help: "Requests that were answered, by route and status.",
+		}, []string{"route", "status"}),
+		request: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "postlane_http_request_duration_seconds", Help: "How long answers took, by route.", Buckets: prometheus.DefBuckets,
+		}, []string{"route"}),
+	}
+	for _, c := range []prometheus.Collector{
+		m.requests, m.request, newBuild(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := m.registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	// What can be told is told, also while the database is away.
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return m, nil
+}
+
+// Database adds what is counted of the work with a database, by a pool. A name, which a
+// process with several databases gives to each, is its label.
+func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 	if pool == nil {
 		return nil, errors.New("metrics: needs a pool")
 	}
@@ -49,8 +80,8 @@ func New(pool *pgxpool.Pool) (*Metrics, error) {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
+	d := &Database{
+		registry: m.registry,
 		settled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "postlane_deliveries_settled_total",
 			Help: "Attempts whose outcome was recorded, by what it made of the delivery: delivered, pending (waits for the next attempt), dead, held (dead, and holds its stream), discarded, released or lost.",
@@ -70,65 +101,59 @@ func New(pool *pgxpool.Pool) (*Metrics, error) {
 		disabled:      counter("postlane_subscriptions_disabled_total", "Subscriptions that were disabled for their failures."),
 		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited; 0 if none waits."),
 		oldestDueTold: gauge("postlane_oldest_due_timestamp_seconds", "When postlane_oldest_due_seconds was last measured. It stands still while the database does not answer."),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postlane_http_requests_total", Help: "Requests that were answered, by route and status.",
-		}, []string{"route", "status"}),
-		request: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "postlane_http_request_duration_seconds", Help: "How long answers took, by route.", Buckets: prometheus.DefBuckets,
-		}, []string{"route"}),
 		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "postlane_pruned_rows_total", Help: "Rows that this process removed for their age, by kind.",
 		}, []string{"kind"}),
 	}
+	if name != "" {
+		d.registry = prometheus.WrapRegistererWith(prometheus.Labels{"database": name}, m.registry)
+	}
 	for _, kind := range []string{"deliveries", "attempts", "events", "messages", "audit", "sessions", "secrets"} {
-		m.pruned.WithLabelValues(kind)
+		d.pruned.WithLabelValues(kind)
 	}
 	for _, c := range []prometheus.Collector{
-		m.settled, m.attempt, m.claim, m.claimed, m.leasesLost, m.reclaimed, m.orphans, m.disabled, m.oldestDue, m.oldestDueTold,
-		m.requests, m.request, m.pruned, poolCollector{pool}, newBuild(),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		d.settled, d.attempt, d.claim, d.claimed, d.leasesLost, d.reclaimed, d.orphans, d.disabled, d.oldestDue, d.oldestDueTold,
+		d.pruned, poolCollector{pool},
 	} {
-		if err := m.registry.Register(c); err != nil {
+		if err := d.registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
-	// What can be told is told, also while the database is away.
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
-	return m, nil
+	return d, nil
 }
 
 // ServeHTTP answers with the metrics.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
 // Observer counts what a dispatcher does.
-func (m *Metrics) Observer() delivery.Observer {
+func (d *Database) Observer() delivery.Observer {
 	return delivery.Observer{
 		Claimed: func(n int, took time.Duration) {
-			m.claimed.Add(float64(n))
-			m.claim.Observe(took.Seconds())
+			d.claimed.Add(float64(n))
+			d.claim.Observe(took.Seconds())
 		},
 		Settled: func(o delivery.Observation) {
 			outcome := o.Outcome
 			if outcome == "" {
 				outcome = "none"
 			} else {
-				m.attempt.WithLabelValues(outcome).Observe(o.Duration.Seconds())
+				d.attempt.WithLabelValues(outcome).Observe(o.Duration.Seconds())
 			}
-			m.settled.WithLabelValues(string(o.State), outcome).Inc()
+			d.settled.WithLabelValues(string(o.State), outcome).Inc()
 		},
-		LeasesLost: func(n int) { m.leasesLost.Add(float64(n)) },
-		Reclaimed:  func(n int) { m.reclaimed.Add(float64(n)) },
-		Orphans:    func(n int) { m.orphans.Add(float64(n)) },
-		Disabled:   func(delivery.SubscriptionID, string) { m.disabled.Inc() },
+		LeasesLost: func(n int) { d.leasesLost.Add(float64(n)) },
+		Reclaimed:  func(n int) { d.reclaimed.Add(float64(n)) },
+		Orphans:    func(n int) { d.orphans.Add(float64(n)) },
+		Disabled:   func(delivery.SubscriptionID, string) { d.disabled.Inc() },
 		OldestDue: func(age time.Duration) {
-			m.oldestDue.Set(max(age, 0).Seconds())
-			m.oldestDueTold.SetToCurrentTime()
+			d.oldestDue.Set(max(age, 0).Seconds())
+			d.oldestDueTold.SetToCurrentTime()
 		},
 	}
 }
 
 // Watch adds what a dispatcher can tell of itself. Once.
-func (m *Metrics) Watch(d *delivery.Dispatcher) error {
+func (d *Database) Watch(dispatcher *delivery.Dispatcher) error {
 	flag := func(b bool) float64 {
 		if b {
 			return 1
@@ -139,10 +164,10 @@ func (m *Metrics) Watch(d *delivery.Dispatcher) error {
 		name, help string
 		value      func() float64
 	}{
-		{"postlane_in_flight", "Deliveries that this process has claimed and not yet settled.", func() float64 { return float64(d.InFlight()) }},
-		{"postlane_listening", "Whether wake-ups arrive; while they do not, the dispatcher polls.", func() float64 { return flag(d.Listening()) }},
+		{"postlane_in_flight", "Deliveries that this process has claimed and not yet settled.", func() float64 { return float64(dispatcher.InFlight()) }},
+		{"postlane_listening", "Whether wake-ups arrive; while they do not, the dispatcher polls.", func() float64 { return flag(dispatcher.Listening()) }},
 	} {
-		if err := m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
+		if err := d.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, g.value)); err != nil {
 			return err
 		}
 	}
@@ -150,4 +175,4 @@ func (m *Metrics) Watch(d *delivery.Dispatcher) error {
 }
 
 // Pruned counts removed rows of a kind.
-func (m *Metrics) Pruned(kind string, rows int64) { m.pruned.WithLabelValues(kind).Add(float64(rows)) }
+func (d *Database) Pruned(kind string, rows int64) { d.pruned.WithLabelValues(kind).Add(float64(rows)) }

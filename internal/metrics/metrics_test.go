@@ -25,14 +25,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// counted is a process's metrics with those of its one database.
+type counted struct {
+	*metrics.Metrics
+	*metrics.Database
+}
+
 // newMetrics are those of a process whose database is away.
-func newMetrics(t *testing.T) *metrics.Metrics {
+func newMetrics(t *testing.T) counted {
 	t.Helper()
 	is := is.New(t)
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
 	is.NoErr(err)
 	t.Cleanup(pool.Close)
-	m, err := metrics.New(pool)
+	m := counted{}
+	m.Metrics, err = metrics.New()
+	is.NoErr(err)
+	m.Database, err = m.Metrics.Database("", pool)
 	is.NoErr(err)
 	store, err := delivery.NewStore(pool, delivery.StoreConfig{})
 	is.NoErr(err)
@@ -43,7 +52,7 @@ func newMetrics(t *testing.T) *metrics.Metrics {
 }
 
 // read is what a scrape finds, by name.
-func read(t *testing.T, m *metrics.Metrics) map[string]*dto.MetricFamily {
+func read(t *testing.T, m http.Handler) map[string]*dto.MetricFamily {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
@@ -90,7 +99,7 @@ func (r relay) Pending(context.Context) (outbox.Backlog, error) {
 }
 
 // happened has something of everything counted.
-func happened(t *testing.T, m *metrics.Metrics) {
+func happened(t *testing.T, m counted) {
 	t.Helper()
 	o := m.Observer()
 	o.Claimed(3, time.Millisecond)

@@ -39,7 +39,7 @@ func TestAServerServes(t *testing.T) {
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- server.Run(ctx, server.Config{
-			Settings: settings.Settings{Listen: "127.0.0.1:0", OperatorKey: key, Keyring: keyring, Relay: settings.RelayWebhooks}, Pool: pool, Store: d.store(pool),
+			Settings: settings.Settings{Listen: "127.0.0.1:0", OperatorKey: key, Keyring: keyring, Relay: settings.RelayWebhooks}, Databases: []server.Database{{Pool: pool, Store: d.store(pool)}},
 			Dispatcher: delivery.Config{Sender: snd}, Logger: d.logger(), Ready: func(a net.Addr) { ready <- "http://" + a.String() },
 		})
 	}()

@@ -1,5 +1,5 @@
-// Package server is the process behind `postlane serve`: an HTTP listener and a
-// dispatcher.
+// Package server is the process behind `postlane serve`: an HTTP listener, and a
+// dispatcher for each of its databases.
 package server
 
 import (
@@ -13,76 +13,60 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/api"
 	"github.com/postlane-go/postlane/internal/console"
+	"github.com/postlane-go/postlane/internal/keys"
 	"github.com/postlane-go/postlane/internal/metrics"
-	"github.com/postlane-go/postlane/internal/migrate"
-	"github.com/postlane-go/postlane/internal/retention"
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
 // Config is what a server needs.
 type Config struct {
+	// Settings are the process's; its Databases are not read.
 	Settings settings.Settings
-	Pool     *pgxpool.Pool
-	Store    *delivery.Store
-	// Dispatcher is its configuration; Store, Logger and Observer are filled in. Sender is
-	// required: the API's test requests go through it too.
+	// Databases are one, or several that share the tenants.
+	Databases []Database
+	// Dispatcher is the configuration of each database's; Store, Listen, Logger and
+	// Observer are filled in. Sender is required: the API's test requests go through it too.
 	Dispatcher delivery.Config
 	Logger     *slog.Logger
 	// Ready, if set, is told the address once requests are answered.
 	Ready func(net.Addr)
 }
 
+// several reports whether there is more than one database.
+func (c *Config) several() bool { return len(c.Databases) > 1 }
+
+// names are the databases', where there are several.
+func (c *Config) names() (names []string) {
+	if c.several() {
+		for _, d := range c.Databases {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
 // Run serves until ctx ends, and then stops cleanly: no new request, open ones finish,
-// the dispatcher gives back what it holds.
+// the dispatchers give back what they hold. It fails if its only database cannot be worked
+// with; one of several is left out until it can be.
 func Run(ctx context.Context, c Config) error {
-	if err := migrate.Check(ctx, c.Pool, db.Schema()); errors.Is(err, migrate.ErrBehind) {
-		return fmt.Errorf("%w; run: postlane migrate up", err)
-	} else if errors.Is(err, migrate.ErrAhead) {
-		c.Logger.Warn("a newer release has migrated this database", "detail", err)
-	} else if err != nil {
-		return fmt.Errorf("the database cannot be read: %w", err)
+	if len(c.Databases) == 0 {
+		return errors.New("server: needs a database")
 	}
-	counts, err := metrics.New(c.Pool)
+	counts, err := metrics.New()
 	if err != nil {
 		return err
 	}
-	c.Dispatcher.Store, c.Dispatcher.Logger, c.Dispatcher.Observer = c.Store, c.Logger, counts.Observer()
-	dispatcher, err := delivery.New(c.Dispatcher)
-	if err != nil {
-		return err
+	members := make([]*member, len(c.Databases))
+	for i, d := range c.Databases {
+		if members[i], err = newMember(c, d, counts); err != nil {
+			return err
+		}
 	}
-	if err := counts.Watch(dispatcher); err != nil {
-		return err
-	}
-	v1, err := api.New(api.Config{
-		Pool: c.Pool, Store: c.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey,
-		CursorKey: c.Settings.Keyring.Derive("cursors"), Rate: c.Settings.Rate, Metrics: counts, Logger: c.Logger,
-	})
-	if err != nil {
-		return err
-	}
-	web, err := console.New(console.Config{
-		Pool: c.Pool, Store: c.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey, Logger: c.Logger,
-	})
-	if err != nil {
-		return err
-	}
-	listen := c.Dispatcher.Listen
-	if listen == nil && !c.Dispatcher.NoListen {
-		listen = c.Pool.Config().ConnConfig.Copy()
-	}
-	relay, err := newRelay(c.Settings.Relay, c.Pool, listen, c.Logger)
-	if err != nil {
-		return err
-	}
-	if relay != nil {
-		if err := counts.WatchRelay(relay); err != nil {
+	if !c.several() {
+		if err := members[0].check(ctx); err != nil {
 			return err
 		}
 	}
@@ -92,8 +76,9 @@ func Run(ctx context.Context, c Config) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
+	v1, web := routes(members, c.Logger)
 	h := http.Server{
-		Handler:           counts.Requests(handler(readiness{c.Pool, dispatcher, running.Done()}, v1, web)),
+		Handler:           counts.Requests(handler(readiness{members, running.Done()}, v1, web)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -102,18 +87,13 @@ func Run(ctx context.Context, c Config) error {
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
 	}
 	var parts sync.WaitGroup
-	failed := make(chan error, 3)
-	parts.Go(func() {
-		failed <- dispatcher.Run(running)
-		stop()
-	})
-	parts.Go(func() { web.Count(running) })
-	parts.Go(func() {
-		retention.Run(running, retention.Config{Pool: c.Pool, Store: c.Store, Keep: c.Settings.Keep, Counted: counts.Pruned, Logger: c.Logger})
-	})
-	if relay != nil {
+	failed := make(chan error, len(members)+1)
+	for _, m := range members {
 		parts.Go(func() {
-			failed <- relay.Run(running)
+			if c.several() {
+				m.await(running)
+			}
+			failed <- m.run(running)
 			stop()
 		})
 	}
@@ -137,6 +117,23 @@ func Run(ctx context.Context, c Config) error {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// routes are the API and the console of all members.
+func routes(members []*member, log *slog.Logger) (v1, web http.Handler) {
+	if len(members) == 1 {
+		return members[0].api, members[0].console
+	}
+	var stores []*keys.Store
+	var apis []api.Database
+	var consoles []*console.Console
+	for _, m := range members {
+		stores = append(stores, m.keys)
+		apis = append(apis, api.Database{Name: m.Name, API: m.api, Store: m.Store})
+		consoles = append(consoles, m.console)
+	}
+	locator := keys.NewLocator(stores)
+	return api.Databases(apis, locator, log), console.Databases(consoles, locator)
 }
 
 func handler(ready, v1, web http.Handler) http.Handler {

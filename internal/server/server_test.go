@@ -74,8 +74,8 @@ func start(t *testing.T, change ...func(*options)) *running {
 	ready := make(chan net.Addr, 1)
 	go func() {
 		r.done <- server.Run(ctx, server.Config{
-			Settings: settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring, Relay: o.relay},
-			Pool:     pool, Store: store, Dispatcher: delivery.Config{Sender: snd}, Logger: slog.New(slog.DiscardHandler),
+			Settings:  settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring, Relay: o.relay},
+			Databases: []server.Database{{Pool: pool, Store: store}}, Dispatcher: delivery.Config{Sender: snd}, Logger: slog.New(slog.DiscardHandler),
 			Ready: func(a net.Addr) { ready <- a },
 		})
 	}()

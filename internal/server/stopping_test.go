@@ -16,7 +16,7 @@ func TestAStoppingServerIsNotReady(t *testing.T) {
 	stopping := make(chan struct{})
 	close(stopping)
 	w := httptest.NewRecorder()
-	handler(readiness{stopping: stopping}, http.NotFoundHandler(), http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	handler(readiness{members: []*member{{}}, stopping: stopping}, http.NotFoundHandler(), http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	is.Equal(w.Code, http.StatusServiceUnavailable)
 	is.True(strings.Contains(w.Body.String(), "the server is stopping"))
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/urfave/cli/v3"
 
 	"github.com/postlane-go/postlane/delivery"
@@ -47,7 +46,8 @@ const RelayWebhooks = "webhooks"
 
 // Settings are those of a process.
 type Settings struct {
-	DatabaseURL string
+	// Databases are where PostgreSQL is: one, or several that share the tenants.
+	Databases   []Database
 	Listen      string
 	Mode        Mode
 	OperatorKey string
@@ -68,7 +68,8 @@ const minOperatorKey = 20
 // Flags returns the flags for what a command needs.
 func Flags(need Need) []cli.Flag {
 	flags := []cli.Flag{
-		flag("database-url", "", "PostgreSQL's connection URL"),
+		flag("database-url", "", "PostgreSQL's connection URL; several, with spaces between them, share the tenants"),
+		flag("database", "", "of several databases the one to work on: host/database, as output names it (default: all)"),
 	}
 	if need&(NeedSecretKey|NeedListen) != 0 {
 		flags = append(flags,
@@ -104,19 +105,14 @@ func Env(flag string) string {
 // once.
 func Read(c *cli.Command, need Need) (Settings, error) {
 	s := Settings{
-		DatabaseURL: c.String("database-url"), Listen: c.String("listen"), Mode: Mode(c.String("mode")), OperatorKey: c.String("operator-key"),
+		Listen: c.String("listen"), Mode: Mode(c.String("mode")), OperatorKey: c.String("operator-key"),
 		Rate: c.Float("rate-limit"),
 	}
 	var errs []error
 	refuse := func(name, problem string) {
 		errs = append(errs, fmt.Errorf("%s (or -%s) %s", Env(name), name, problem))
 	}
-	if s.DatabaseURL == "" {
-		refuse("database-url", "is not set; say where PostgreSQL is, such as postgres://user:password@127.0.0.1:5432/postlane")
-	} else if _, err := pgxpool.ParseConfig(s.DatabaseURL); err != nil {
-		// The library's error may repeat the URL, which holds the password.
-		refuse("database-url", "is not a PostgreSQL URL or connection string")
-	}
+	s.Databases = readDatabases(c, refuse)
 	if need&(NeedSecretKey|NeedListen) != 0 {
 		if s.Mode != Production && s.Mode != Development {
 			refuse("mode", fmt.Sprintf("is %q; use production or development", s.Mode))
@@ -167,8 +163,12 @@ func secretKeys(text, file string) ([]string, error) {
 
 // Environ is the environment of a child process with these settings.
 func (s Settings) Environ(secretKey []byte) []string {
+	urls := make([]string, len(s.Databases))
+	for i, d := range s.Databases {
+		urls[i] = d.URL
+	}
 	return append(os.Environ(),
-		Env("database-url")+"="+s.DatabaseURL,
+		Env("database-url")+"="+strings.Join(urls, " "),
 		Env("listen")+"="+s.Listen,
 		Env("mode")+"="+string(s.Mode),
 		Env("operator-key")+"="+s.OperatorKey,
