@@ -308,7 +308,7 @@ func TestADeepStreamRunsAhead(t *testing.T) {
 	claims := 0
 	c.Observer.Claimed = func(n int, _ time.Duration) { claims += n }
 	_, stop := s.dispatch(c)
-	s.is.NoErr(s.receiver.WaitFor(s.within(60*time.Second), 300))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 300))
 	s.eventually(func() bool { return s.counts(sub) == "delivered:300 " })
 	s.is.NoErr(stop())
 	s.is.True(claims < 300)

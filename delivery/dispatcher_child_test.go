@@ -89,6 +89,18 @@ func (c *child) signal(signal syscall.Signal) {
 	is.New(c.t).NoErr(c.cmd.Process.Signal(signal))
 }
 
+// freeze stops the process, and returns when it has stopped: until then it may still
+// read an answer.
+func (c *child) freeze() {
+	c.t.Helper()
+	is := is.New(c.t)
+	c.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	is.NoErr(err)
+	is.True(status.Stopped())
+}
+
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.ended
@@ -126,7 +138,7 @@ func runChild(task string) int {
 
 // childDispatches runs a dispatcher until standard input ends.
 func childDispatches(ctx context.Context, cancel context.CancelFunc, store *delivery.Store, g *guard.Guard) error {
-	snd, err := sender.New(sender.Config{Guard: g, Timeout: time.Second})
+	snd, err := sender.New(sender.Config{Guard: g, Timeout: briefTimeout})
 	if err != nil {
 		return err
 	}
@@ -136,7 +148,7 @@ func childDispatches(ctx context.Context, cancel context.CancelFunc, store *deli
 		return err
 	}
 	d, err := delivery.New(delivery.Config{
-		Store: store, Sender: snd, MaxInFlight: 16, Lease: 2 * time.Second, Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
+		Store: store, Sender: snd, MaxInFlight: 16, Lease: briefLease, Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
 		Grace: 5 * time.Second, Schedule: schedule, Claimant: os.Getenv(childName),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Observer: delivery.Observer{

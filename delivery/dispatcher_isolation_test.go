@@ -25,15 +25,14 @@ func TestBC22_AHangingEndpointTakesItsShareAndNoMore(t *testing.T) {
 		flood[i] = delivery.Event{Tenant: tenant, Type: "slow", Asset: asset, Payload: []byte("{}")}
 	}
 	s.enqueueEvents(flood...)
-	c := s.config()
-	c.Sender, c.Lease = s.sender(sender.Config{Timeout: 2 * time.Second}), 4*time.Second
+	c := s.config()                  // whose timeout is no shorter than what is waited for
 	c.Grace = 100 * time.Millisecond // those that hang are cut at the end
 	s.dispatch(c)
 	for range 4 {
 		s.is.Equal(await(t, arrivals).Path, "/hangs")
 	}
 	s.enqueue(names("h", 20)...)
-	s.is.NoErr(s.receiver.WaitFor(s.within(4*time.Second), 20))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 20))
 	s.is.True(s.receiver.VerdictOf("/hangs").Open <= 4)
 	s.is.Equal(s.subscription(hangs).Failures, 0)
 }
@@ -66,7 +65,7 @@ func TestLimitsInFlightHoldUnderLoad(t *testing.T) {
 	s.behave(receiver.AnyPath, receiver.Behaviour{Jitter: 4 * time.Millisecond})
 	s.enqueue(names("k", 300)...)
 	s.dispatch(c)
-	s.is.NoErr(s.receiver.WaitFor(s.within(60*time.Second), 900))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 900))
 	s.is.True(all.Load() <= 8)
 	s.is.True(all.Load() > 5)
 	s.sound()

@@ -107,7 +107,7 @@ func TestBC28_NothingStartsAfterAPauseAndNothingIsLost(t *testing.T) {
 	s.behave("/a", receiver.Behaviour{})
 	_, err = s.store.Enable(s.ctx, sub)
 	s.is.NoErr(err)
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 10))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 10))
 	s.sound()
 }
 
@@ -151,7 +151,7 @@ func TestPauseReturnsWhenNoRequestStartsAnyMore(t *testing.T) {
 		}
 		_, err = s.store.Enable(s.ctx, sub)
 		s.is.NoErr(err)
-		s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), int64(total)))
+		s.is.NoErr(s.receiver.WaitFor(s.within(patience), int64(total)))
 		for len(started) > 0 {
 			<-started
 		}
@@ -164,7 +164,7 @@ func TestPauseWaitsForAClaimThatHasNotStartedItsRequest(t *testing.T) {
 	t.Parallel()
 	s := setupSite(t)
 	sub := s.endpoint("/a")
-	c := s.patient(s.config())
+	c := s.config()
 	started := make(chan struct{}, 10)
 	c.Sender = sendFunc{c.Sender, func(send func() sender.Result, _ sender.Request) sender.Result {
 		started <- struct{}{}
@@ -205,9 +205,9 @@ func TestPauseDoesNotWaitForAnEndpointThatHangs(t *testing.T) {
 	arrivals, stop := s.receiver.Arrivals(10)
 	defer stop()
 	s.enqueue("x", "x")
-	s.dispatch(s.patient(s.config()))
+	s.dispatch(s.config())
 	await(t, arrivals)
-	_, err := s.store.Pause(s.within(10*time.Second), sub, "")
+	_, err := s.store.Pause(s.within(patience), sub, "")
 	s.is.NoErr(err)
 	close(hold)
 	s.eventually(func() bool { return s.counts(sub) == "pending:1 delivered:1 " }) // what was open was recorded
@@ -228,7 +228,7 @@ func TestAChangedURLIsUsedByTheNextRequest(t *testing.T) {
 	_, err := s.store.UpdateSubscription(s.ctx, sub, func(set *delivery.Settings) error { set.URL = s.url + "/new"; return nil })
 	s.is.NoErr(err)
 	n := s.requests("/old")
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 2))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 2))
 	s.is.Equal(s.requests("/old"), n)
 	s.is.Equal(s.receiver.VerdictOf("/new").Accepted, int64(2))
 }
@@ -239,14 +239,14 @@ func TestUpdateReturnsWhileTheSubscriptionIsBusy(t *testing.T) {
 	sub := s.endpoint("/old")
 	s.receiver.SetSecrets(receiver.AnyPath) // both paths are unverified
 	s.behave(receiver.AnyPath, receiver.Behaviour{Delay: 50 * time.Millisecond})
-	arrivals, stop := s.receiver.Arrivals(2000)
+	arrivals, stop := s.receiver.Arrivals(5000)
 	defer stop()
 	c := s.config()
 	ctx, cancel := context.WithCancel(s.ctx)
 	var producer sync.WaitGroup
 	defer producer.Wait()
 	defer cancel()
-	s.enqueue(names("k", 500)...)
+	s.enqueue(names("k", 2000)...)
 	s.dispatch(c)
 	producer.Go(func() { // never idle
 		for range arrivals {
@@ -255,10 +255,10 @@ func TestUpdateReturnsWhileTheSubscriptionIsBusy(t *testing.T) {
 			}
 		}
 	})
-	_, err := s.store.UpdateSubscription(s.within(15*time.Second), sub, func(set *delivery.Settings) error { set.URL = s.url + "/new"; return nil })
+	_, err := s.store.UpdateSubscription(s.within(patience), sub, func(set *delivery.Settings) error { set.URL = s.url + "/new"; return nil })
 	s.is.NoErr(err)
 	n := s.requests("/old")
-	s.is.True(s.counts(sub) != "delivered:500 ") // it was busy all the time
+	s.is.True(s.counts(sub) != "delivered:2000 ") // it was busy all the time
 	s.eventually(func() bool { return s.requests("/new") > 20 })
 	s.is.Equal(s.requests("/old"), n)
 }
@@ -280,7 +280,7 @@ func TestRotatedSecretsSignTogetherForTheOverlap(t *testing.T) {
 		s.is.NoErr(s.receiver.SetSecrets("/a", secret))
 		n := s.receiver.Verdict().Accepted
 		s.enqueue("x")
-		s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), n+1))
+		s.is.NoErr(s.receiver.WaitFor(s.within(patience), n+1))
 		return await(t, signatures)
 	}
 	s.is.Equal(send(old.Reveal()), 1)
@@ -288,7 +288,7 @@ func TestRotatedSecretsSignTogetherForTheOverlap(t *testing.T) {
 	s.is.NoErr(err)
 	s.is.Equal(send(old.Reveal()), 2) // either verifies
 	s.is.Equal(send(fresh.Reveal()), 2)
-	s.exec("UPDATE postlane.subscription_secrets SET expires_at = now() + interval '300 ms' WHERE expires_at IS NOT NULL")
+	s.exec("UPDATE postlane.subscription_secrets SET expires_at = now() + interval '5 s' WHERE expires_at IS NOT NULL")
 	s.exec("UPDATE postlane.subscriptions SET revision = revision + 1")
 	s.is.Equal(send(fresh.Reveal()), 2) // read, and kept until the old one ends
 	s.eventually(func() bool { return send(fresh.Reveal()) == 1 })
@@ -334,7 +334,7 @@ func TestASecretThatCannotBeReadPostponesAndChargesNothing(t *testing.T) {
 
 	s.exec("UPDATE postlane.deliveries SET due_at = now()")
 	s.dispatch(s.config()) // one that has the key
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 1))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 1))
 	s.sound()
 }
 
@@ -347,7 +347,7 @@ func TestBC52_DeletingWithWorkPendingAndInFlight(t *testing.T) {
 	arrivals, stopArrivals := s.receiver.Arrivals(10)
 	defer stopArrivals()
 	s.enqueue("x", "x", "x", "x", "x", "x")
-	c := s.patient(s.config())
+	c := s.config()
 	lines := make(chan string, 1000)
 	c.Logger = logTo(lines)
 	w := observe(t, &c)

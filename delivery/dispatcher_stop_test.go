@@ -23,7 +23,7 @@ func TestBC30_AStopWaitsForWhatIsOpenAndClaimsNothing(t *testing.T) {
 	s.behave("/a", receiver.Behaviour{Hold: hold})
 	arrivals, stopArrivals := s.receiver.Arrivals(100)
 	defer stopArrivals()
-	c := s.patient(s.config())
+	c := s.config()
 	c.MaxInFlight, c.MaxInFlightPerSubscription, c.Grace = 8, 8, 20*time.Second
 	w := observe(t, &c)
 	s.enqueue(names("k", 28)...)
@@ -58,7 +58,7 @@ func TestBC30_WhatIsCutIsReleasedUncharged(t *testing.T) {
 	s.behave("/a", receiver.Behaviour{Hold: hold})
 	arrivals, stopArrivals := s.receiver.Arrivals(100)
 	defer stopArrivals()
-	c := s.patient(s.config())
+	c := s.config()
 	c.MaxInFlight, c.MaxInFlightPerSubscription, c.Grace = 8, 8, 100*time.Millisecond
 	w := observe(t, &c)
 	s.enqueue(names("k", 28)...)
@@ -105,7 +105,7 @@ func TestAStopUnderLoadLosesAndRepeatsNothing(t *testing.T) {
 	}
 	s.is.True(total >= 300)
 	s.dispatch(s.config())
-	s.is.NoErr(s.receiver.WaitFor(s.within(30*time.Second), 500))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 500))
 	s.sound()
 	s.is.Equal(s.receiver.Verdict().Duplicates, int64(0))
 }
@@ -131,9 +131,9 @@ func TestADispatcherRunsOnce(t *testing.T) {
 	s := setupSite(t)
 	d, stop := s.dispatch(s.config())
 	s.eventually(d.Listening)
-	s.is.True(d.Run(s.within(10*time.Second)) != nil) // while it runs
+	s.is.True(d.Run(s.within(patience)) != nil) // while it runs
 	s.is.NoErr(stop())
-	s.is.True(d.Run(s.within(10*time.Second)) != nil) // and after
+	s.is.True(d.Run(s.within(patience)) != nil) // and after
 }
 
 func TestADispatcherThatNeverRunsHoldsNothing(t *testing.T) {

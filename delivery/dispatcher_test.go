@@ -91,14 +91,34 @@ func (s *site) endpoint(path string, change ...func(*delivery.Settings)) deliver
 	return sub.ID
 }
 
-// config is a dispatcher's with times that suit a test.
+// patience is far above what anything takes that a test waits for.
+const patience = time.Minute
+
+// config is a dispatcher's that looks often, with a timeout and a lease that no test
+// reaches, however busy the machine.
 func (s *site) config() delivery.Config {
 	s.t.Helper()
-	snd := s.sender(sender.Config{Timeout: time.Second})
 	return delivery.Config{
-		Store: s.store, Sender: snd, MaxInFlight: 16, Lease: 2 * time.Second, Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
+		Store: s.store, Sender: s.sender(sender.Config{Timeout: patience}), MaxInFlight: 16, Lease: 2 * patience,
+		Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
 		Grace: 5 * time.Second, Schedule: schedule(s.t, 100*time.Millisecond), Logger: slog.New(slog.NewTextHandler(testWriter{s.t}, nil)),
 	}
+}
+
+// What a test uses that waits for leases to end: short enough to wait for, long enough
+// for a busy machine to renew in time.
+const (
+	briefTimeout = 4 * time.Second
+	briefLease   = 6 * time.Second
+	// briefStart is how long after its claim a request may start then.
+	briefStart = (briefLease - briefTimeout) / 2
+)
+
+// brief gives config a timeout and a lease that a test can wait for.
+func (s *site) brief(config delivery.Config) delivery.Config {
+	s.t.Helper()
+	config.Sender, config.Lease = s.sender(sender.Config{Timeout: briefTimeout}), briefLease
+	return config
 }
 
 // sender makes attempts at the test's receiver.
@@ -123,14 +143,6 @@ func (f sendFunc) Send(ctx context.Context, r sender.Request) sender.Result {
 	return f.around(func() sender.Result { return f.Sender.Send(ctx, r) }, r)
 }
 
-// patient gives config a sender with a timeout that no test reaches.
-func (s *site) patient(config delivery.Config) delivery.Config {
-	s.t.Helper()
-	config.Sender = s.sender(sender.Config{Timeout: 20 * time.Second})
-	config.Lease = 25 * time.Second
-	return config
-}
-
 func schedule(t *testing.T, delays ...time.Duration) retry.Schedule {
 	t.Helper()
 	schedule, err := retry.NewSchedule(0, delays...)
@@ -153,7 +165,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 // logged waits for a line that holds text.
 func logged(t *testing.T, lines <-chan string, text string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for {
 		select {
 		case line := <-lines:
@@ -161,7 +173,7 @@ func logged(t *testing.T, lines <-chan string, text string) {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("waited 20 s for %q in the log", text)
+			t.Fatalf("waited %v for %q in the log", patience, text)
 		}
 	}
 }
@@ -243,8 +255,8 @@ func await[T any](t *testing.T, ch <-chan T) T {
 	select {
 	case x := <-ch:
 		return x
-	case <-time.After(20 * time.Second):
-		t.Fatal("waited 20 s for a signal")
+	case <-time.After(patience):
+		t.Fatalf("waited %v for a signal", patience)
 		panic("unreachable")
 	}
 }
@@ -334,9 +346,9 @@ func TestEventsArriveInOrder(t *testing.T) {
 		s.enqueue("x", "x", "y", "", "z")
 	}
 	s.dispatch(s.config())
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 100))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 100))
 	s.enqueue("x")
-	s.is.NoErr(s.receiver.WaitFor(s.within(20*time.Second), 101))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 101))
 	s.sound()
 	s.is.Equal(s.receiver.Verdict().Duplicates, int64(0))
 	s.eventually(func() bool { return s.counts(sub) == "delivered:101 " })
@@ -345,7 +357,7 @@ func TestEventsArriveInOrder(t *testing.T) {
 // eventually waits until something that has no signal of its own is so.
 func (s *site) eventually(f func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {

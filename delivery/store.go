@@ -11,6 +11,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/shorttx"
 )
 
 // StoreConfig is what a Store may be told. The zero value works.
@@ -87,7 +88,8 @@ func (s *Store) pipeline(ctx context.Context, queue func(*pgx.Batch)) error {
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
-// transaction runs f in a read-committed transaction, and commits if it succeeds.
+// transaction runs f in a read-committed transaction, and commits if it succeeds. The
+// server ends it if this process falls silent in the middle.
 func (s *Store) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, f)
+	return shorttx.Run(ctx, s.pool, f)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/shorttx"
 )
 
 const (
@@ -165,7 +166,7 @@ func (s *Postgres) tend(ctx context.Context) error {
 
 // resume lets queues go on whose wait is over.
 func (s *Postgres) resume(ctx context.Context) (resumed int, err error) {
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = shorttx.Run(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := queries.PlanSettings(ctx, tx); err != nil {
 			return err
 		}

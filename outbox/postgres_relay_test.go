@@ -177,8 +177,8 @@ func TestBC18_SlowBatchIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	const n = 10
-	broker := &broker{all: 120 * time.Millisecond} // ten of them are two leases
-	store := func() outbox.Store { return d.store(outbox.StoreConfig{Lease: new(600 * time.Millisecond)}) }
+	broker := &broker{all: 600 * time.Millisecond} // ten of them are two leases
+	store := func() outbox.Store { return d.store(outbox.StoreConfig{Lease: new(3 * time.Second)}) }
 	var want []string
 	for i := range n {
 		want = append(want, fmt.Sprint("m", i))

@@ -199,7 +199,7 @@ func (b *bundle) dispatch() (stop func()) {
 	b.t.Helper()
 	g, err := guard.New(guard.Policy{Development: true})
 	b.is.NoErr(err)
-	snd, err := sender.New(sender.Config{Guard: g, Timeout: 3 * time.Second})
+	snd, err := sender.New(sender.Config{Guard: g, Timeout: 20 * time.Second})
 	b.is.NoErr(err)
 	schedule, err := retry.NewSchedule(0, 100*time.Millisecond)
 	b.is.NoErr(err)
@@ -223,7 +223,7 @@ func (b *bundle) until(path, state string) map[string]any {
 	b.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		v := b.want(200, b.acme, "GET", path, nil).object(b)
 		if v["state"] == state {

@@ -8,12 +8,12 @@ import (
 )
 
 // WaitForBlocked waits until at least n sessions of the pool's database wait for a
-// lock, and fails the test where that takes 20 seconds.
+// lock, and fails the test where that takes a minute.
 func WaitForBlocked(t testing.TB, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		var blocked int
 		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity

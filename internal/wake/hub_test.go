@@ -48,7 +48,7 @@ func TestBC17TerminatedBackendIsReplaced(t *testing.T) {
 
 	for range 3 {
 		before := b.connects.Load()
-		tag, err := b.other.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", t.Name())
+		tag, err := b.other.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = $1", t.Name())
 		b.is.NoErr(err)
 		b.is.Equal(tag.RowsAffected(), int64(1))
 		await(t, signals) // what came meanwhile is looked at
@@ -65,13 +65,13 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	address := database(t)
 	p, through := newProxy(t, address, nil)
-	b := setupAt(t, address, wake.Config{Conn: through, Heartbeat: 50 * time.Millisecond, Deadline: time.Second})
+	b := setupAt(t, address, wake.Config{Conn: through, Heartbeat: 50 * time.Millisecond, Deadline: 2 * time.Second})
 	signals := b.signals[wake.Message]
 	await(t, signals)
 
 	p.drop()
 	await(t, signals) // from the connection that replaces it
-	b.is.Equal(b.connects.Load(), int32(2))
+	b.is.True(b.connects.Load() >= 2)
 	b.notify(wake.Message)
 	await(t, signals)
 	b.is.True(strings.Contains(await(t, b.logs), "heartbeat"))
@@ -97,9 +97,9 @@ func TestTransactionPoolerIsReported(t *testing.T) {
 	t.Parallel()
 	address := database(t)
 	_, through := newProxy(t, address, pooled)
-	b := setupAt(t, address, wake.Config{Conn: through, Deadline: 100 * time.Millisecond})
+	b := setupAt(t, address, wake.Config{Conn: through, Deadline: time.Second})
 	b.is.True(strings.Contains(await(t, b.logs), wake.ErrPooled.Error()))
-	b.untilConnects(6)
+	b.untilConnects(4)
 	b.is.True(!b.Listening())
 	b.is.Equal(len(b.logs), 0) // said once
 }

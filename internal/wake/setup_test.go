@@ -93,8 +93,8 @@ func await[T any](t *testing.T, signals <-chan T) T {
 	select {
 	case s := <-signals:
 		return s
-	case <-time.After(20 * time.Second):
-		t.Fatal("waited 20 s for a signal")
+	case <-time.After(time.Minute):
+		t.Fatal("waited a minute for a signal")
 		panic("unreachable")
 	}
 }
