@@ -2,19 +2,34 @@ package outbox_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/matryer/is"
+
+	"github.com/postlane-go/postlane/db"
+	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/postgres"
 	"github.com/postlane-go/postlane/outbox"
 )
 
 // Renewing touches no index, and a page has room for it: where PostgreSQL can clean
 // the pages, renewals are HOT updates and do not bloat the table. It can't while any
-// transaction of the server that writes is open, as those of other tests are, so one
-// stretch in which it could is enough.
+// transaction of the server that writes is open, as those of other tests are, so this
+// one has a server of its own.
 func TestRenewalsAreHOT(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t)
+	is := is.New(t)
+	server, err := postgres.Start(t.Context(), postgres.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true})
+	is.NoErr(err)
+	t.Cleanup(func() { is.NoErr(server.Stop()) })
+	pool, err := pgxpool.New(t.Context(), server.URL("postgres"))
+	is.NoErr(err)
+	t.Cleanup(pool.Close)
+	_, err = migrate.Up(t.Context(), pool.Config().ConnConfig, db.Schema(), migrate.Config{})
+	is.NoErr(err)
+	d := &database{pool, is, t}
 	const queues, rounds = 40, 100
 	for q := range queues {
 		d.stage(fmt.Sprint("q", q), fmt.Sprint("m", q), fmt.Sprint("n", q))
@@ -35,7 +50,7 @@ func TestRenewalsAreHOT(t *testing.T) {
 		}
 	}
 	best := 0.
-	for deadline := time.Now().Add(30 * time.Second); best < 0.95 && time.Now().Before(deadline); {
+	for try := 0; try < 10 && best < 0.95; try++ { // the server's own upkeep writes too
 		allBefore, hotBefore := updates(0)
 		for range rounds {
 			d.is.NoErr(store.Renew(t.Context(), claims...))
