@@ -19,10 +19,11 @@ const postponement = 5 * time.Second
 // start takes claims into flight, and reads what may follow them while they are sent. If
 // their subscriptions cannot be read they are released.
 func (d *Dispatcher) start(work context.Context, claims []Claim, claimed time.Time) error {
+	answered := time.Now()
 	targets, err := d.targets.of(work, claims)
 	flights := make([]*flight, len(claims))
 	for i := range claims {
-		f := &flight{claim: claims[i], ahead: make(chan []Claim, 1), claimed: claimed, renewed: claimed}
+		f := &flight{claim: claims[i], ahead: make(chan []Claim, 1), claimed: claimed, answered: answered, renewed: claimed}
 		f.ctx, f.cancel = context.WithCancelCause(work) //nolint:fatcontext // each flight has one of its own, below work
 		flights[i] = f
 		d.flights.add(f)
@@ -122,9 +123,10 @@ func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 			return Result{Verdict: Postponed, Delay: jittered(postponement)}
 		}
 	}
-	// Whoever paused the subscription counts on this; and a process that was frozen
-	// must not begin with a lease that is about to end.
-	if time.Since(f.claimed) > min(startWithin, (d.config.Lease-d.config.Sender.Timeout())/2) || f.ctx.Err() != nil {
+	if c.Wait > 0 {
+		_ = pause(f.ctx, time.Until(f.answered.Add(c.Wait))) // what follows sees f.ctx end
+	}
+	if time.Since(f.claimed) > d.startWithin() || f.ctx.Err() != nil {
 		return Result{Verdict: Released}
 	}
 	r := d.config.Sender.Send(f.ctx, sender.Request{
@@ -133,6 +135,13 @@ func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 		Traceparent: c.Traceparent,
 	})
 	return d.judge(c, &r)
+}
+
+// startWithin is how long after its claim a request may start. Whoever paused the
+// subscription counts on it; and a process that was frozen must not begin with a lease
+// that is about to end.
+func (d *Dispatcher) startWithin() time.Duration {
+	return min(startWithin, (d.config.Lease-d.config.Sender.Timeout())/2)
 }
 
 func (d *Dispatcher) payload(f *flight, c *Claim) ([]byte, error) {

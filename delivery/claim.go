@@ -41,6 +41,10 @@ type ClaimRequest struct {
 	MaxInFlight int
 	// Lease is how long the deliveries are the claimant's. Required.
 	Lease time.Duration
+	// Wait is how long the claimant is ready to wait before it sends a delivery, so
+	// that one claim may take several of a subscription with a rate limit; see
+	// Claim.Wait. Default: 0.
+	Wait time.Duration
 	// After is where to begin: subscriptions take turns, and this is the one
 	// that had the last.
 	After SubscriptionID
@@ -61,6 +65,13 @@ type Claim struct {
 	Fence int64
 	// Attempt is the number of this attempt, from 1.
 	Attempt int
+
+	// Wait is how long after the claim the request may start, where the subscription
+	// has a rate limit: each has its place in time, which is used up whether or not
+	// it is sent.
+	Wait time.Duration
+	// paced: the subscription has a rate limit.
+	paced bool
 
 	EventID, EventType, Asset, ContentType string
 	// Traceparent is the trace context that the event comes from, "" if none.
@@ -99,19 +110,28 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
 		s.floors.look(b, began, whole)
 		b.Queue(dbgen.ClaimBegin)
-		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max),
-			s.now(), r.Lease.Milliseconds(), r.Claimant, int32(r.Ahead)).
+		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, s.now(), r.Lease.Milliseconds(), r.Wait.Milliseconds(), r.Claimant,
+			known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max), int32(r.Ahead)).
 			Query(func(rows pgx.Rows) error {
 				var asset *string
+				var wait, interval int64
+				var paced map[SubscriptionID]int64 // how many were seen of each
 				for rows.Next() {
 					var c Claim
 					err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset,
-						&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload)
+						&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload, &wait, &interval)
 					if err != nil {
 						return err
 					}
 					if asset != nil {
 						c.Asset = *asset
+					}
+					if interval > 0 {
+						if paced == nil {
+							paced = map[SubscriptionID]int64{}
+						}
+						c.paced, c.Wait = true, time.Duration(wait+paced[c.Subscription]*interval)*time.Microsecond
+						paced[c.Subscription]++
 					}
 					claims = append(claims, c)
 				}
@@ -150,7 +170,7 @@ func (s *Store) Park(ctx context.Context, maxInFlight int) (parked int64, err er
 func (s *Store) park(ctx context.Context, maxInFlight, window int) (parked int64, err error) {
 	known := s.floors.known()
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.DeliveryPark, known.Ids, known.Ready, known.Fences, int32(maxInFlight), int32(window), int32(parkMax)).
+		b.Queue(dbgen.DeliveryPark, known.Ids, known.Ready, known.Fences, int32(maxInFlight), s.now(), int32(window), int32(parkMax)).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
 	})
 	if err != nil {

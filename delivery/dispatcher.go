@@ -265,6 +265,7 @@ func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
 	defer cancel()
 	return d.store.Claim(ctx, ClaimRequest{
 		Claimant: d.config.Claimant, Max: want, Ahead: max(d.config.Ahead, 0), MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
+		Wait: d.startWithin() / 2,
 	})
 }
 

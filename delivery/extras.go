@@ -76,6 +76,12 @@ func (s *Store) writeExtras(ctx context.Context, tx pgx.Tx, row *dbgen.PostlaneS
 		}
 		written = true
 	}
+	if settings.RateLimit != rateOf(row) {
+		if err := s.writeRate(ctx, tx, row.ID, settings.RateLimit); err != nil {
+			return nil, err
+		}
+		written = true
+	}
 	if !written {
 		return row, nil
 	}

@@ -13,9 +13,10 @@ type flight struct {
 	claim Claim
 	// ahead is what may be sent after it; it comes when it has been read.
 	ahead chan []Claim
-	// claimed is from before the claim was asked for, and renewed from before the
-	// lease was last asked for: the lease ends no earlier than that plus its length.
-	claimed, renewed time.Time
+	// claimed is from before the claim was asked for, answered from after, and renewed
+	// from before the lease was last asked for: the lease ends no earlier than that plus
+	// its length.
+	claimed, answered, renewed time.Time
 	// concluded: its verdict is on its way, and settling tells whether the lease
 	// was held.
 	concluded atomic.Bool

@@ -56,6 +56,10 @@ type Settings struct {
 	// Default: 0, the dispatcher's limit alone. At most 10,000.
 	MaxInFlight int
 
+	// RateLimit limits how many requests are sent to the endpoint in a time, of all
+	// dispatchers together; retries count. Default: none.
+	RateLimit Rate
+
 	// DisableAfter is how many deliveries in a row may die before the
 	// subscription is disabled. Default: 0 means 20; Never turns it off.
 	DisableAfter int
@@ -108,6 +112,9 @@ func (s *Settings) check() error {
 	case s.Description != nil && (!isText(*s.Description) || len(*s.Description) > 1000):
 		return bad("Description", "is not UTF-8 without NUL of at most 1000 bytes")
 	}
+	if problem := s.RateLimit.problem(); problem != "" {
+		return bad("RateLimit", "%s", problem)
+	}
 	return s.checkHeaders()
 }
 
@@ -144,6 +151,7 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 		Settings: Settings{
 			URL: r.Url, Description: r.Description, EventTypes: r.EventTypes, OnDead: OnDead(r.OnDead),
 			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter), V1a: r.PublicKey != nil,
+			RateLimit: rateOf(r),
 		},
 		HeaderNames: r.HeaderNames,
 		State:       State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),

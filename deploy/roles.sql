@@ -71,6 +71,7 @@ GRANT SELECT ON postlane.subscriptions, postlane.subscription_secrets, postlane.
 GRANT UPDATE (revision, state, state_reason, state_since, failure_count, updated_at) ON postlane.subscriptions TO postlane_dispatcher;
 GRANT SELECT, UPDATE, DELETE ON postlane.deliveries TO postlane_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postlane.leases TO postlane_dispatcher;
+GRANT SELECT, UPDATE ON postlane.paces TO postlane_dispatcher;
 GRANT SELECT, INSERT ON postlane.settled TO postlane_dispatcher;
 GRANT INSERT ON postlane.attempts TO postlane_dispatcher;
 GRANT USAGE ON SEQUENCE postlane.delivery_seq, postlane.fence_seq TO postlane_dispatcher;
@@ -87,7 +88,7 @@ GRANT USAGE ON SEQUENCE postlane.outbox_fence_seq TO postlane_relay;
 GRANT SELECT ON ALL TABLES IN SCHEMA postlane TO postlane_operator;
 GRANT INSERT, UPDATE ON postlane.subscriptions, postlane.api_keys TO postlane_operator;
 GRANT INSERT, DELETE ON postlane.subscription_patterns, postlane.console_sessions TO postlane_operator;
-GRANT INSERT, UPDATE, DELETE ON postlane.subscription_secrets, postlane.deliveries, postlane.settled TO postlane_operator;
+GRANT INSERT, UPDATE, DELETE ON postlane.subscription_secrets, postlane.paces, postlane.deliveries, postlane.settled TO postlane_operator;
 GRANT INSERT ON postlane.events, postlane.revivals TO postlane_operator;
 GRANT INSERT, UPDATE (tenant, target, detail, status, outcome) ON postlane.audit TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.statistics_minutes, postlane.statistics_spans, postlane.statistics_kinds TO postlane_operator;

@@ -10,6 +10,11 @@
 -- A first attempt's lease says how many deliveries behind it the claimant may send
 -- under it (DeliveryAhead).
 --
+-- Of a subscription with a rate limit a claim takes places in time: as many requests as
+-- begin within wait_ms, one every interval from the later of now and the first free
+-- place on, and none behind them. The places are taken whatever becomes of the claim.
+-- Others pay nothing: that there is no limit stands in the row that tells the slots.
+--
 -- How it reads:
 --   walk      visits the active subscriptions that have something ready, starting
 --             after after and going round once. Two ordered indexes leap over
@@ -25,8 +30,10 @@
 --   taken     writes the leases. The unique index on the stream decides between
 --             two claims that could not see each other: the second takes nothing.
 --             Ordered, so that two claims cannot wait for each other in a circle.
+--   paced     moves the first free place on. Its row is locked before it is looked at,
+--             so of two claims the second sees what the first took, or steps over it.
 --
--- Locks: the picked rows until the end of the transaction.
+-- Locks: the picked rows, and the paces looked at, until the end of the transaction.
 --
 -- A scalar sub-select with LIMIT 1 stays an index probe whatever the planner
 -- believes of tables it has never analyzed; EXISTS may become a hash of a whole
@@ -63,8 +70,15 @@ WITH RECURSIVE walk (round, id, hit) AS (
     ) step
     WHERE w.round = 0 OR (w.round = 1 AND w.id < @after::bigint)
 ),
+claim AS MATERIALIZED (
+    SELECT nextval('postlane.fence_seq') AS fence,
+           coalesce(sqlc.narg('now')::timestamptz, now()) AS began,
+           @lease_ms::bigint AS lease_ms,
+           @wait_ms::bigint AS wait_ms,
+           @claimant::text AS claimant
+),
 picked AS MATERIALIZED (
-    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts
+    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts, free.paced
     FROM walk w
     CROSS JOIN LATERAL (
         SELECT coalesce((@known_ready::bigint[])[at.n], 0) AS ready, coalesce((@known_fences::bigint[])[at.n], 0) AS fence
@@ -76,11 +90,22 @@ picked AS MATERIALIZED (
         SELECT least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
                                         WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
-                                        ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held) AS slots
+                                        ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held) AS slots,
+               s.rate_limit IS NOT NULL AS paced
         FROM postlane.subscriptions s
         WHERE s.id = w.id
         OFFSET 0
     ) free
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN free.paced AND free.slots > 0
+                    THEN least(free.slots, coalesce((
+                        SELECT (k.wait_ms * 1000 - greatest(extract(epoch FROM p.next_at - k.began) * 1000000, 0)::bigint) / p.interval_us + 1
+                        FROM postlane.paces p CROSS JOIN claim k
+                        WHERE p.subscription_id = w.id AND p.next_at <= k.began + k.wait_ms * interval '1 millisecond'
+                        FOR NO KEY UPDATE OF p SKIP LOCKED), 0))
+                    ELSE greatest(free.slots, 0) END::bigint AS slots
+        OFFSET 0
+    ) may
     CROSS JOIN LATERAL (
         SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
         FROM postlane.deliveries d
@@ -102,26 +127,31 @@ picked AS MATERIALIZED (
                  AND e.asset IS NOT DISTINCT FROM d.asset
                ORDER BY e.seq LIMIT 1) = d.seq
         ORDER BY d.ready
-        LIMIT greatest(free.slots, 0)
+        LIMIT may.slots
         FOR UPDATE OF d SKIP LOCKED
     ) c
     WHERE w.hit AND (w.round = 0 OR w.id <= @after::bigint)
     LIMIT @max::integer
 ),
-claim AS MATERIALIZED (
-    SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce(sqlc.narg('now')::timestamptz, now()) AS began,
-           @lease_ms::bigint AS lease_ms,
-           @claimant::text AS claimant
-),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN @ahead::integer ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced THEN @ahead::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
     FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
     RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+),
+paced AS (
+    UPDATE postlane.paces p
+    SET next_at = greatest(p.next_at, n.began) + n.taken * p.interval_us * interval '1 microsecond'
+    FROM (SELECT t.subscription_id, c.began, count(*) AS taken
+          FROM taken t CROSS JOIN claim c
+          WHERE t.subscription_id = ANY (ARRAY(SELECT DISTINCT k.subscription_id FROM picked k WHERE k.paced))
+          GROUP BY t.subscription_id, c.began) n
+    WHERE p.subscription_id = n.subscription_id
+    RETURNING p.subscription_id, p.interval_us,
+              (extract(epoch FROM p.next_at - n.began) * 1000000)::bigint - n.taken * p.interval_us AS wait_us
 )
 SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
        (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
@@ -135,8 +165,10 @@ SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.ass
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload,
+       coalesce(a.wait_us, 0)::bigint AS wait_us, coalesce(a.interval_us, 0)::bigint AS interval_us
 FROM taken t
+LEFT JOIN paced a ON a.subscription_id = t.subscription_id
 CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
     WHERE v.tenant = t.tenant AND v.id = t.event_id
@@ -214,8 +246,8 @@ WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.o
 -- Comes after a claim that was short. Of the active subscriptions with a free slot
 -- that claim took all it could see, so what is ready there is in flight or behind
 -- something, but for what its window did not reach. Others merely wait: with every
--- slot taken, or a backlog paused, looking through their windows (2,000 rows, 3,600
--- pages each) would cost more than all the claims.
+-- slot taken, for their rate limit, or with a backlog paused, looking through their
+-- windows (2,000 rows, 3,600 pages each) would cost more than all the claims.
 --
 -- Begins to read at the floors, as a claim does.
 --
@@ -268,6 +300,8 @@ short AS MATERIALIZED (
                                  WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
                                  ORDER BY l.fence + 0 LIMIT @max_in_flight::integer) held)
           < least(coalesce(s.max_in_flight, @max_in_flight::integer), @max_in_flight::integer)
+      AND (s.rate_limit IS NULL
+           OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = w.id LIMIT 1) <= coalesce(sqlc.narg('now')::timestamptz, now()))
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq

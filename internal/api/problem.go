@@ -225,7 +225,7 @@ func failure(err error) error {
 // fields are the names of the data layer's fields in requests.
 var fields = map[string]string{
 	"URL": "body.url", "EventTypes": "body.event_types", "OnDead": "body.on_dead", "MaxAttempts": "body.max_attempts",
-	"MaxInFlight": "body.max_in_flight", "DisableAfter": "body.disable_after", "Description": "body.description", "Headers": "body.headers",
+	"MaxInFlight": "body.max_in_flight", "RateLimit": "body.rate_limit", "DisableAfter": "body.disable_after", "Description": "body.description", "Headers": "body.headers",
 	"Tenant": "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
 }
 

@@ -15,6 +15,7 @@ type Settings struct {
 	OnDead       Optional[string]            `json:"on_dead,omitzero" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it; null: continue"`
 	MaxAttempts  Optional[int]               `json:"max_attempts,omitzero" minimum:"1" maximum:"1000" doc:"After how many failed attempts a delivery is dead; null: the default, 8"`
 	MaxInFlight  Optional[int]               `json:"max_in_flight,omitzero" minimum:"1" maximum:"10000" doc:"Most requests open to the endpoint; null: the dispatcher's own limit"`
+	RateLimit    Optional[string]            `json:"rate_limit,omitzero" pattern:"^[0-9]+/([0-9]+)?[smh]$" maxLength:"20" doc:"Most requests in a time, evenly spaced: 100/s, 10/m, 5000/h, 10/30s; retries count. null: no limit" example:"100/s"`
 	DisableAfter Optional[int]               `json:"disable_after,omitzero" minimum:"1" maximum:"1000000000" doc:"Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20"`
 	V1a          Optional[bool]              `json:"v1a,omitzero" nullable:"false" doc:"Sign with an Ed25519 key too (v1a), beside the secret (v1), for receivers that should verify without being able to sign; public_key is what they need"`
 	Headers      Optional[map[string]string] `json:"headers,omitzero" doc:"Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none"`
@@ -49,6 +50,12 @@ func (in *Settings) apply(s *delivery.Settings) error {
 	if in.MaxInFlight.Set {
 		s.MaxInFlight = in.MaxInFlight.Value
 	}
+	if in.RateLimit.Set {
+		var err error
+		if s.RateLimit, err = delivery.ParseRate(in.RateLimit.Value); err != nil {
+			return err
+		}
+	}
 	if in.DisableAfter.Set {
 		s.DisableAfter = in.DisableAfter.Value
 		if in.DisableAfter.Null {
@@ -75,7 +82,7 @@ func (in *Settings) names() string {
 		set  bool
 	}{
 		{"url", in.URL.Set}, {"description", in.Description.Set}, {"event_types", in.EventTypes.Set}, {"on_dead", in.OnDead.Set},
-		{"max_attempts", in.MaxAttempts.Set}, {"max_in_flight", in.MaxInFlight.Set}, {"disable_after", in.DisableAfter.Set},
+		{"max_attempts", in.MaxAttempts.Set}, {"max_in_flight", in.MaxInFlight.Set}, {"rate_limit", in.RateLimit.Set}, {"disable_after", in.DisableAfter.Set},
 		{"v1a", in.V1a.Set}, {"headers", in.Headers.Set},
 	} {
 		if field.set {

@@ -142,7 +142,7 @@ func TestBC48_AbsentNullAndEmpty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	full := map[string]any{
-		"description": "books", "event_types": []string{"a.b"}, "on_dead": "hold", "max_attempts": 3, "max_in_flight": 7, "disable_after": 5, "v1a": true,
+		"description": "books", "event_types": []string{"a.b"}, "on_dead": "hold", "max_attempts": 3, "max_in_flight": 7, "rate_limit": "5/m", "disable_after": 5, "v1a": true,
 		"headers": map[string]string{"X-A": "1"},
 	}
 	path := b.subscribe(full)
@@ -166,6 +166,8 @@ func TestBC48_AbsentNullAndEmpty(t *testing.T) {
 		{`{"description":null}`, "description", nil},
 		{`{"description":""}`, "description", ""},
 		{`{"max_in_flight":null}`, "max_in_flight", nil},
+		{`{"rate_limit":"10/30s"}`, "rate_limit", "10/30s"},
+		{`{"rate_limit":null}`, "rate_limit", nil},
 		{`{"disable_after":null}`, "disable_after", nil},
 		{`{"max_attempts":null}`, "max_attempts", 8.0},
 		{`{"event_types":null}`, "event_types", []any{"*"}},
@@ -183,7 +185,7 @@ func TestBC48_AbsentNullAndEmpty(t *testing.T) {
 	}
 	b.is.Equal(secrets(), keys)
 	for _, patch := range []string{
-		`{"url":null}`, `{"url":""}`, `{"v1a":null}`, `{"max_attempts":0}`, `{"max_in_flight":0}`, `{"disable_after":0}`, `{"on_dead":"explode"}`, `{"limit":1}`,
+		`{"url":null}`, `{"url":""}`, `{"v1a":null}`, `{"max_attempts":0}`, `{"max_in_flight":0}`, `{"rate_limit":"fast"}`, `{"rate_limit":"1/90000s"}`, `{"rate_limit":""}`, `{"disable_after":0}`, `{"on_dead":"explode"}`, `{"limit":1}`,
 		`{"URL":"http://127.0.0.1:1/"}`, `{"state":"paused"}`, `{"tenant":"other"}`, `{"description":5}`, `null`, `[]`, `{"description":"x"} {}`, `{`, ``,
 	} {
 		got := b.do(b.acme, "PATCH", path, patch)

@@ -95,8 +95,8 @@ func TestALifeFromTheCommandLine(t *testing.T) {
 
 	s.is.Equal(s.ok("subscriptions", "pause", id, "-reason", "maintenance")["state"], "paused")
 	s.is.Equal(s.ok("subscriptions", "enable", id)["state"], "active")
-	updated := s.keyed("subscriptions", "update", id, "-max-attempts", "3")
-	s.is.Equal(updated["max_attempts"], 3.0)
+	updated := s.keyed("subscriptions", "update", id, "-max-attempts", "3", "-rate-limit", "10/m")
+	s.is.Equal([]any{updated["max_attempts"], updated["rate_limit"]}, []any{3.0, "10/m"})
 	s.is.Equal(updated["url"], "http://127.0.0.1:8099/a") // nothing else moves
 	s.is.True(strings.HasPrefix(s.keyed("subscriptions", "rotate-secret", id)["secret"].(string), "whsec_"))
 

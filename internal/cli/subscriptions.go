@@ -110,6 +110,7 @@ func settingFlags() []cli.Flag {
 		&cli.StringFlag{Name: "on-dead", Usage: "what a dead letter does to its stream: continue or hold (default: continue)"},
 		&cli.IntFlag{Name: "max-attempts", HideDefault: true, Usage: "failed attempts after which a delivery is dead (default: 8)"},
 		&cli.IntFlag{Name: "subscription-max-in-flight", HideDefault: true, Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
+		&cli.StringFlag{Name: "rate-limit", Usage: "most requests in a time: 100/s, 10/m, 10/30s; empty: no limit (default)"},
 		&cli.BoolFlag{Name: "v1a", Usage: "sign with an Ed25519 key too, whose public half verifies"},
 		&cli.StringMapFlag{Name: "header", Usage: "NAME=VALUE, sent with every request; repeat for more; replaces those there were"},
 		&cli.BoolFlag{Name: "no-headers", Usage: "send none of its own any more"},
@@ -118,7 +119,7 @@ func settingFlags() []cli.Flag {
 }
 
 // applySettings writes the flags that were given into s.
-func applySettings(c *cli.Command, s *delivery.Settings) {
+func applySettings(c *cli.Command, s *delivery.Settings) error {
 	if c.IsSet("url") {
 		s.URL = c.String("url")
 	}
@@ -149,6 +150,13 @@ func applySettings(c *cli.Command, s *delivery.Settings) {
 	if c.IsSet("disable-after") {
 		s.DisableAfter = c.Int("disable-after")
 	}
+	if c.IsSet("rate-limit") {
+		var err error
+		if s.RateLimit, err = delivery.ParseRate(c.String("rate-limit")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) subscriptionCreate(ctx context.Context, c *cli.Command, store *delivery.Store, _ []string) error {
@@ -156,7 +164,9 @@ func (a *app) subscriptionCreate(ctx context.Context, c *cli.Command, store *del
 		return usage(c, "needs -tenant and -url")
 	}
 	var s delivery.Settings
-	applySettings(c, &s)
+	if err := applySettings(c, &s); err != nil {
+		return err
+	}
 	var sub *delivery.Subscription
 	var secret signing.Secret
 	err := a.record(ctx, "create-subscription", "", func(e *audit.Entry) (err error) {
@@ -228,8 +238,7 @@ func (a *app) subscriptionShow(ctx context.Context, c *cli.Command, store *deliv
 
 func (a *app) subscriptionUpdate(ctx context.Context, c *cli.Command, store *delivery.Store, _ *audit.Entry, id delivery.SubscriptionID) error {
 	sub, err := store.UpdateSubscription(ctx, id, func(s *delivery.Settings) error {
-		applySettings(c, s)
-		return nil
+		return applySettings(c, s)
 	})
 	if err != nil {
 		return err
@@ -329,6 +338,9 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 		disableAfter = fmt.Sprintf("after %d dead deliveries in a row", *v.DisableAfter)
 	}
 	row("in flight", inFlight)
+	if v.RateLimit != nil {
+		row("rate limit", *v.RateLimit)
+	}
 	row("disabled", disableAfter)
 	row("failures", v.FailureCount)
 	if len(v.HeaderNames) > 0 {

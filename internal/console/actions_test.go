@@ -22,7 +22,7 @@ func TestMakeAndChangeAnEndpoint(t *testing.T) {
 	v.has("endpoints", "Make one here")
 	good := []string{
 		"url", "https://hooks.acme.example/a?b=<c>", "description", "for <b>us</b>", "event_types", "order.*, invoice.paid\r\ncontact.*", "on_dead", "hold",
-		"max_attempts", "5", "max_in_flight", "", "disable_after", "", "v1a", "yes", "headers", "X-Token: s3cret\r\nX-Other: b",
+		"max_attempts", "5", "max_in_flight", "", "disable_after", "", "v1a", "yes", "rate_limit", "10/m", "headers", "X-Token: s3cret\r\nX-Other: b",
 	}
 	with := func(name, value string) []string {
 		changed := slices.Clone(good)
@@ -35,7 +35,7 @@ func TestMakeAndChangeAnEndpoint(t *testing.T) {
 	}
 	for name, wrong := range map[string][2]string{
 		"scheme": {"url", "ftp://hooks.acme.example"}, "user": {"url", "https://a:b@hooks.acme.example/"}, "types": {"event_types", " "}, "pattern": {"event_types", "a*b"},
-		"number": {"max_attempts", "many"}, "zero": {"max_attempts", "0"}, "header": {"headers", "no colon"}, "ours": {"headers", "webhook-id: x"}, "dead": {"on_dead", "explode"},
+		"number": {"max_attempts", "many"}, "zero": {"max_attempts", "0"}, "header": {"headers", "no colon"}, "ours": {"headers", "webhook-id: x"}, "dead": {"on_dead", "explode"}, "rate": {"rate_limit", "fast"},
 	} {
 		p := v.press("endpoints/create", with(wrong[0], wrong[1])...)
 		if p.status != http.StatusBadRequest || !strings.Contains(p.body, `role="alert"`) {
@@ -56,8 +56,10 @@ func TestMakeAndChangeAnEndpoint(t *testing.T) {
 	s.is.Equal(sub.HeaderNames, []string{"X-Other", "X-Token"})
 	s.is.Equal([]any{sub.OnDead, sub.MaxAttempts, sub.MaxInFlight, sub.DisableAfter, sub.V1a}, []any{delivery.Hold, 5, 0, delivery.Never, true})
 
+	s.is.Equal(sub.RateLimit.String(), "10/m")
+
 	path := endpointPath(sub.ID)
-	p = v.has(path+"/editing", "empty keeps X-Other, X-Token")
+	p = v.has(path+"/editing", "10/m", "empty keeps X-Other, X-Token")
 	s.is.True(strings.Contains(p.body, "https://hooks.acme.example/a?b=&lt;c&gt;"))
 	s.is.True(!strings.Contains(p.body, "s3cret"))
 	change := with("headers", "")

@@ -20,6 +20,7 @@ type endpointForm struct {
 
 	Tenant, URL, Description, EventTypes, OnDead string
 	MaxAttempts, MaxInFlight, DisableAfter       string
+	RateLimit                                    string
 	Headers                                      string
 	V1a, DropHeaders                             bool
 }
@@ -38,6 +39,7 @@ func (v *visit) editingEndpoint() error {
 	f := &endpointForm{
 		Sub: sub, Tenant: sub.Tenant, URL: sub.URL, Description: deref(sub.Description), EventTypes: strings.Join(sub.EventTypes, "\n"),
 		OnDead: string(sub.OnDead), MaxAttempts: strconv.Itoa(sub.MaxAttempts), V1a: sub.V1a,
+		RateLimit: sub.RateLimit.String(),
 	}
 	if sub.MaxInFlight > 0 {
 		f.MaxInFlight = strconv.Itoa(sub.MaxInFlight)
@@ -53,7 +55,7 @@ func (v *visit) typed() *endpointForm {
 	return &endpointForm{
 		Tenant: v.form("for"), URL: v.form("url"), Description: v.form("description"), EventTypes: v.form("event_types"), OnDead: v.form("on_dead"),
 		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.form("headers"),
-		V1a: v.form("v1a") != "", DropHeaders: v.form("drop_headers") != "",
+		RateLimit: v.form("rate_limit"), V1a: v.form("v1a") != "", DropHeaders: v.form("drop_headers") != "",
 	}
 }
 
@@ -86,6 +88,10 @@ func (f *endpointForm) apply(s *delivery.Settings) error {
 		if *n.to, err = strconv.Atoi(n.text); err != nil || *n.to < n.least || *n.to > 1_000_000_000 {
 			return invalid(fmt.Sprintf("%s: %q is not a number from %d up.", n.name, n.text, n.least))
 		}
+	}
+	var err error
+	if s.RateLimit, err = delivery.ParseRate(f.RateLimit); err != nil {
+		return err
 	}
 	if f.DropHeaders {
 		s.Headers = map[string]string{}
@@ -157,7 +163,7 @@ func (v *visit) updateEndpoint() error {
 	}
 	f := v.typed()
 	f.Sub, f.Tenant = sub, sub.Tenant
-	v.note("sets url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, v1a")
+	v.note("sets url, description, event_types, on_dead, max_attempts, max_in_flight, rate_limit, disable_after, v1a")
 	if f.Headers != "" || f.DropHeaders {
 		v.note(v.entry.Detail + ", headers")
 	}

@@ -218,24 +218,42 @@ WITH RECURSIVE walk (round, id, hit) AS (
     ) step
     WHERE w.round = 0 OR (w.round = 1 AND w.id < $1::bigint)
 ),
+claim AS MATERIALIZED (
+    SELECT nextval('postlane.fence_seq') AS fence,
+           coalesce($3::timestamptz, now()) AS began,
+           $4::bigint AS lease_ms,
+           $5::bigint AS wait_ms,
+           $6::text AS claimant
+),
 picked AS MATERIALIZED (
-    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts
+    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts, free.paced
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT coalesce(($3::bigint[])[at.n], 0) AS ready, coalesce(($4::bigint[])[at.n], 0) AS fence
+        SELECT coalesce(($7::bigint[])[at.n], 0) AS ready, coalesce(($8::bigint[])[at.n], 0) AS fence
         FROM (SELECT CASE WHEN ($2::bigint[])[width_bucket(w.id, $2::bigint[])] = w.id
                           THEN width_bucket(w.id, $2::bigint[]) END AS n) at
         OFFSET 0
     ) floor
     CROSS JOIN LATERAL (
-        SELECT least(coalesce(s.max_in_flight, $5::integer), $5::integer)
+        SELECT least(coalesce(s.max_in_flight, $9::integer), $9::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
                                         WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
-                                        ORDER BY l.fence + 0 LIMIT $5::integer) held) AS slots
+                                        ORDER BY l.fence + 0 LIMIT $9::integer) held) AS slots,
+               s.rate_limit IS NOT NULL AS paced
         FROM postlane.subscriptions s
         WHERE s.id = w.id
         OFFSET 0
     ) free
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN free.paced AND free.slots > 0
+                    THEN least(free.slots, coalesce((
+                        SELECT (k.wait_ms * 1000 - greatest(extract(epoch FROM p.next_at - k.began) * 1000000, 0)::bigint) / p.interval_us + 1
+                        FROM postlane.paces p CROSS JOIN claim k
+                        WHERE p.subscription_id = w.id AND p.next_at <= k.began + k.wait_ms * interval '1 millisecond'
+                        FOR NO KEY UPDATE OF p SKIP LOCKED), 0))
+                    ELSE greatest(free.slots, 0) END::bigint AS slots
+        OFFSET 0
+    ) may
     CROSS JOIN LATERAL (
         SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
         FROM postlane.deliveries d
@@ -245,7 +263,7 @@ picked AS MATERIALIZED (
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
                WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= floor.ready
-               ORDER BY n.ready OFFSET $6::integer LIMIT 1), 9223372036854775807)
+               ORDER BY n.ready OFFSET $10::integer LIMIT 1), 9223372036854775807)
           AND (SELECT l.seq FROM postlane.leases l
                WHERE l.subscription_id = d.subscription_id
                  AND coalesce(l.asset, '') = coalesce(d.asset, '')
@@ -257,26 +275,31 @@ picked AS MATERIALIZED (
                  AND e.asset IS NOT DISTINCT FROM d.asset
                ORDER BY e.seq LIMIT 1) = d.seq
         ORDER BY d.ready
-        LIMIT greatest(free.slots, 0)
+        LIMIT may.slots
         FOR UPDATE OF d SKIP LOCKED
     ) c
     WHERE w.hit AND (w.round = 0 OR w.id <= $1::bigint)
-    LIMIT $7::integer
-),
-claim AS MATERIALIZED (
-    SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce($8::timestamptz, now()) AS began,
-           $9::bigint AS lease_ms,
-           $10::text AS claimant
+    LIMIT $11::integer
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 THEN $11::integer ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced THEN $12::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
     FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
     RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+),
+paced AS (
+    UPDATE postlane.paces p
+    SET next_at = greatest(p.next_at, n.began) + n.taken * p.interval_us * interval '1 microsecond'
+    FROM (SELECT t.subscription_id, c.began, count(*) AS taken
+          FROM taken t CROSS JOIN claim c
+          WHERE t.subscription_id = ANY (ARRAY(SELECT DISTINCT k.subscription_id FROM picked k WHERE k.paced))
+          GROUP BY t.subscription_id, c.began) n
+    WHERE p.subscription_id = n.subscription_id
+    RETURNING p.subscription_id, p.interval_us,
+              (extract(epoch FROM p.next_at - n.began) * 1000000)::bigint - n.taken * p.interval_us AS wait_us
 )
 SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
        (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
@@ -290,8 +313,10 @@ SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.ass
        octet_length(e.payload)::integer AS payload_size,
        -- A large payload is read just before it is sent, so that a claim's
        -- answer stays small.
-       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload
+       CASE WHEN octet_length(e.payload) <= 65536 THEN e.payload END AS payload,
+       coalesce(a.wait_us, 0)::bigint AS wait_us, coalesce(a.interval_us, 0)::bigint AS interval_us
 FROM taken t
+LEFT JOIN paced a ON a.subscription_id = t.subscription_id
 CROSS JOIN LATERAL (
     SELECT v.type, v.content_type, v.traceparent, v.payload FROM postlane.events v
     WHERE v.tenant = t.tenant AND v.id = t.event_id
@@ -302,14 +327,15 @@ CROSS JOIN LATERAL (
 type DeliveryClaimParams struct {
 	After       int64
 	KnownIds    []int64
+	Now         *time.Time
+	LeaseMs     int64
+	WaitMs      int64
+	Claimant    string
 	KnownReady  []int64
 	KnownFences []int64
 	MaxInFlight int32
 	WindowSize  int32
 	Max         int32
-	Now         *time.Time
-	LeaseMs     int64
-	Claimant    string
 	Ahead       int32
 }
 
@@ -328,6 +354,8 @@ type DeliveryClaimRow struct {
 	Traceparent    string
 	PayloadSize    int32
 	Payload        interface{}
+	WaitUs         int64
+	IntervalUs     int64
 }
 
 // Takes up to max streams for claimant, and answers with the first delivery of each.
@@ -339,6 +367,11 @@ type DeliveryClaimRow struct {
 //
 // A first attempt's lease says how many deliveries behind it the claimant may send
 // under it (DeliveryAhead).
+//
+// Of a subscription with a rate limit a claim takes places in time: as many requests as
+// begin within wait_ms, one every interval from the later of now and the first free
+// place on, and none behind them. The places are taken whatever becomes of the claim.
+// Others pay nothing: that there is no limit stands in the row that tells the slots.
 //
 // How it reads:
 //
@@ -356,8 +389,10 @@ type DeliveryClaimRow struct {
 //	taken     writes the leases. The unique index on the stream decides between
 //	          two claims that could not see each other: the second takes nothing.
 //	          Ordered, so that two claims cannot wait for each other in a circle.
+//	paced     moves the first free place on. Its row is locked before it is looked at,
+//	          so of two claims the second sees what the first took, or steps over it.
 //
-// Locks: the picked rows until the end of the transaction.
+// Locks: the picked rows, and the paces looked at, until the end of the transaction.
 //
 // A scalar sub-select with LIMIT 1 stays an index probe whatever the planner
 // believes of tables it has never analyzed; EXISTS may become a hash of a whole
@@ -366,14 +401,15 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 	rows, err := db.Query(ctx, DeliveryClaim,
 		arg.After,
 		arg.KnownIds,
+		arg.Now,
+		arg.LeaseMs,
+		arg.WaitMs,
+		arg.Claimant,
 		arg.KnownReady,
 		arg.KnownFences,
 		arg.MaxInFlight,
 		arg.WindowSize,
 		arg.Max,
-		arg.Now,
-		arg.LeaseMs,
-		arg.Claimant,
 		arg.Ahead,
 	)
 	if err != nil {
@@ -398,6 +434,8 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 			&i.Traceparent,
 			&i.PayloadSize,
 			&i.Payload,
+			&i.WaitUs,
+			&i.IntervalUs,
 		); err != nil {
 			return nil, err
 		}
@@ -454,6 +492,8 @@ short AS MATERIALIZED (
                                  WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
                                  ORDER BY l.fence + 0 LIMIT $4::integer) held)
           < least(coalesce(s.max_in_flight, $4::integer), $4::integer)
+      AND (s.rate_limit IS NULL
+           OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = w.id LIMIT 1) <= coalesce($5::timestamptz, now()))
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq
@@ -474,12 +514,12 @@ blocked AS MATERIALIZED (
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
                WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= w.ready
-               ORDER BY n.ready OFFSET $5::integer LIMIT 1), 9223372036854775807)
+               ORDER BY n.ready OFFSET $6::integer LIMIT 1), 9223372036854775807)
           AND first.seq < d.seq
         ORDER BY d.ready
         FOR UPDATE OF d SKIP LOCKED
     ) b
-    LIMIT $6::integer
+    LIMIT $7::integer
 ),
 standing AS MATERIALIZED (
     SELECT f.subscription_id, f.seq
@@ -503,6 +543,7 @@ type DeliveryParkParams struct {
 	KnownReady  []int64
 	KnownFences []int64
 	MaxInFlight int32
+	Now         *time.Time
 	WindowSize  int32
 	Max         int32
 }
@@ -514,8 +555,8 @@ type DeliveryParkParams struct {
 // Comes after a claim that was short. Of the active subscriptions with a free slot
 // that claim took all it could see, so what is ready there is in flight or behind
 // something, but for what its window did not reach. Others merely wait: with every
-// slot taken, or a backlog paused, looking through their windows (2,000 rows, 3,600
-// pages each) would cost more than all the claims.
+// slot taken, for their rate limit, or with a backlog paused, looking through their
+// windows (2,000 rows, 3,600 pages each) would cost more than all the claims.
 //
 // Begins to read at the floors, as a claim does.
 //
@@ -530,6 +571,7 @@ func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkPa
 		arg.KnownReady,
 		arg.KnownFences,
 		arg.MaxInFlight,
+		arg.Now,
 		arg.WindowSize,
 		arg.Max,
 	)

@@ -55,4 +55,6 @@ type PostlaneSubscriptions struct {
 	Headers      []byte
 	HeadersKeyID *string
 	HeaderNames  []string
+	RateLimit    *int32
+	RatePerS     *int32
 }

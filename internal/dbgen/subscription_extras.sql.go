@@ -7,6 +7,7 @@ package dbgen
 
 import (
 	"context"
+	"time"
 )
 
 const SubscriptionAddKey = `-- name: SubscriptionAddKey :exec
@@ -32,6 +33,7 @@ type SubscriptionAddKeyParams struct {
 
 // What a subscription may have beyond its settings: a key that makes v1a signatures, and
 // headers of its own. Each changes the revision, so that dispatchers read it again.
+// And a rate limit, which claims read.
 //
 // Signs with another v1a key from now on. What signed before is the caller's to end.
 func (q *Queries) SubscriptionAddKey(ctx context.Context, db DBTX, arg *SubscriptionAddKeyParams) error {
@@ -57,6 +59,18 @@ func (q *Queries) SubscriptionDropKeys(ctx context.Context, db DBTX, id int64) e
 	return err
 }
 
+const SubscriptionDropRate = `-- name: SubscriptionDropRate :exec
+WITH gone AS (
+    DELETE FROM postlane.paces p WHERE p.subscription_id = $1
+)
+UPDATE postlane.subscriptions SET rate_limit = NULL, rate_per_s = NULL WHERE id = $1
+`
+
+func (q *Queries) SubscriptionDropRate(ctx context.Context, db DBTX, id int64) error {
+	_, err := db.Exec(ctx, SubscriptionDropRate, id)
+	return err
+}
+
 const SubscriptionSetHeaders = `-- name: SubscriptionSetHeaders :exec
 UPDATE postlane.subscriptions
 SET headers = $1, headers_key_id = $2, header_names = $3::text[], revision = revision + 1
@@ -76,6 +90,42 @@ func (q *Queries) SubscriptionSetHeaders(ctx context.Context, db DBTX, arg *Subs
 		arg.KeyID,
 		arg.Names,
 		arg.ID,
+	)
+	return err
+}
+
+const SubscriptionSetRate = `-- name: SubscriptionSetRate :exec
+WITH given AS (
+    SELECT $1::bigint AS id, $2::integer AS requests, $3::integer AS per_s, $4::bigint AS interval_us,
+           coalesce($5::timestamptz, now()) AS at
+),
+changed AS (
+    UPDATE postlane.subscriptions s SET rate_limit = g.requests, rate_per_s = g.per_s
+    FROM given g WHERE s.id = g.id
+)
+INSERT INTO postlane.paces AS p (subscription_id, interval_us, next_at)
+SELECT g.id, g.interval_us, g.at FROM given g
+ON CONFLICT (subscription_id) DO UPDATE
+SET interval_us = excluded.interval_us,
+    next_at = least(p.next_at, excluded.next_at + excluded.interval_us * interval '1 microsecond')
+`
+
+type SubscriptionSetRateParams struct {
+	ID         int64
+	Requests   int32
+	PerS       int32
+	IntervalUs int64
+	Now        *time.Time
+}
+
+// Limits the rate of requests. Under a new limit nothing waits longer than its interval.
+func (q *Queries) SubscriptionSetRate(ctx context.Context, db DBTX, arg *SubscriptionSetRateParams) error {
+	_, err := db.Exec(ctx, SubscriptionSetRate,
+		arg.ID,
+		arg.Requests,
+		arg.PerS,
+		arg.IntervalUs,
+		arg.Now,
 	)
 	return err
 }

@@ -40,7 +40,7 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
 INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
 `
 
 type SubscriptionCreateParams struct {
@@ -90,6 +90,8 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.Headers,
 		&i.HeadersKeyID,
 		&i.HeaderNames,
+		&i.RateLimit,
+		&i.RatePerS,
 	)
 	return &i, err
 }
@@ -111,7 +113,7 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*PostlaneSubscriptions, error) {
@@ -139,12 +141,14 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 		&i.Headers,
 		&i.HeadersKeyID,
 		&i.HeaderNames,
+		&i.RateLimit,
+		&i.RatePerS,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names FROM postlane.subscriptions
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s FROM postlane.subscriptions
 WHERE id > $1 AND deleted_at IS NULL AND ($2::text = '' OR tenant = $2::text)
 ORDER BY id LIMIT $3::integer
 `
@@ -187,6 +191,8 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.Headers,
 			&i.HeadersKeyID,
 			&i.HeaderNames,
+			&i.RateLimit,
+			&i.RatePerS,
 		); err != nil {
 			return nil, err
 		}
@@ -309,7 +315,7 @@ SET state = $1,
     failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
     revision = s.revision + 1, updated_at = now()
 WHERE s.id = $3 AND s.deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
 `
 
 type SubscriptionSetStateParams struct {
@@ -344,6 +350,8 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.Headers,
 		&i.HeadersKeyID,
 		&i.HeaderNames,
+		&i.RateLimit,
+		&i.RatePerS,
 	)
 	return &i, err
 }
@@ -412,7 +420,7 @@ SET url = $1, description = $2, event_types = $3, on_dead = $4,
     max_attempts = $5, max_in_flight = $6, disable_after = $7,
     revision = revision + 1, updated_at = now()
 WHERE id = $8 AND revision = $9 AND deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
 `
 
 type SubscriptionUpdateParams struct {
@@ -465,6 +473,8 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.Headers,
 		&i.HeadersKeyID,
 		&i.HeaderNames,
+		&i.RateLimit,
+		&i.RatePerS,
 	)
 	return &i, err
 }

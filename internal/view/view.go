@@ -44,6 +44,7 @@ type Subscription struct {
 	OnDead       string    `json:"on_dead" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it"`
 	MaxAttempts  int       `json:"max_attempts"`
 	MaxInFlight  *int      `json:"max_in_flight" doc:"null: the dispatcher's own limit"`
+	RateLimit    *string   `json:"rate_limit" doc:"Requests per time, such as 100/s, 10/m or 10/30s; null: none"`
 	DisableAfter *int      `json:"disable_after" doc:"null: never"`
 	FailureCount int       `json:"failure_count" doc:"Deliveries that died in a row"`
 	HeaderNames  []string  `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
@@ -58,7 +59,7 @@ func NewSubscription(s *delivery.Subscription) Subscription {
 	v := Subscription{
 		ID: s.ID.String(), Tenant: s.Tenant, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, State: string(s.State),
 		StateReason: some(s.Reason), StateSince: s.Since.UTC(), OnDead: string(s.OnDead), MaxAttempts: s.MaxAttempts,
-		MaxInFlight: someInt(s.MaxInFlight), FailureCount: s.Failures, HeaderNames: append([]string{}, s.HeaderNames...),
+		MaxInFlight: someInt(s.MaxInFlight), RateLimit: some(s.RateLimit.String()), FailureCount: s.Failures, HeaderNames: append([]string{}, s.HeaderNames...),
 		V1a: s.V1a, PublicKey: some(s.PublicKey), CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
 	}
 	if s.DisableAfter > 0 {

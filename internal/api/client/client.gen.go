@@ -605,6 +605,11 @@ type NewSubscriptionBody struct {
 	// OnDead Whether a dead letter lets its stream go on or holds it; null: continue
 	OnDead *NewSubscriptionBodyOnDead `json:"on_dead,omitempty"`
 
+	// RateLimit Most requests in a time, evenly spaced: 100/s, 10/m, 5000/h, 10/30s; retries count. null: no limit
+	//
+	// Example: 100/s
+	RateLimit *string `json:"rate_limit,omitempty"`
+
 	// Tenant Whose events it gets; needed with an operator's key
 	Tenant *string `json:"tenant,omitempty"`
 
@@ -766,6 +771,11 @@ type Settings struct {
 	// OnDead Whether a dead letter lets its stream go on or holds it; null: continue
 	OnDead *SettingsOnDead `json:"on_dead,omitempty"`
 
+	// RateLimit Most requests in a time, evenly spaced: 100/s, 10/m, 5000/h, 10/30s; retries count. null: no limit
+	//
+	// Example: 100/s
+	RateLimit *string `json:"rate_limit,omitempty"`
+
 	// Url The endpoint: https, at a public address
 	//
 	// Example: https://example.com/hooks
@@ -836,6 +846,9 @@ type Subscription struct {
 	// PublicKey Verifies v1a signatures (whpk_); null without them
 	PublicKey *string `json:"public_key"`
 
+	// RateLimit Requests per time, such as 100/s, 10/m or 10/30s; null: none
+	RateLimit *string `json:"rate_limit"`
+
 	// State active; paused by a person; disabled by the system. What is pending stays, in order
 	State SubscriptionState `json:"state"`
 
@@ -881,6 +894,9 @@ type SubscriptionWithSecret struct {
 
 	// PublicKey Verifies v1a signatures (whpk_); null without them
 	PublicKey *string `json:"public_key"`
+
+	// RateLimit Requests per time, such as 100/s, 10/m or 10/30s; null: none
+	RateLimit *string `json:"rate_limit"`
 
 	// Secret Shown only here
 	Secret  string  `json:"secret"`
