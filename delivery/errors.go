@@ -40,6 +40,10 @@ var (
 	// ErrNotHeld means that the delivery does not hold its stream.
 	ErrNotHeld = errors.New("delivery: the delivery does not hold its stream")
 
+	// ErrReplayConflict means that the id of a replay stands for another range of its
+	// subscription.
+	ErrReplayConflict = errors.New("delivery: the replay id is taken by another range; give a new replay a new id")
+
 	// ErrChanged means that somebody else changed the subscription meanwhile.
 	ErrChanged = errors.New("delivery: the subscription was changed meanwhile; read it again")
 )

@@ -73,7 +73,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 		return Pruned{}, &InvalidError{Index: -1, Field: "Batch", Problem: fmt.Sprintf("is %d; use 1 to 100,000", r.Batch)}
 	}
 	p := pruning{store: s, Retention: r}
-	for _, part := range []func(context.Context) error{p.deliveries, p.events, p.secrets} {
+	for _, part := range []func(context.Context) error{p.deliveries, p.events, p.replays, p.secrets} {
 		if err := part(ctx); err != nil {
 			return p.total, fmt.Errorf("delivery: prune: %w", err)
 		}
@@ -149,6 +149,9 @@ func (p *pruning) deliveries(ctx context.Context) error {
 func (p *pruning) events(ctx context.Context) error {
 	for more, after := p.Events > 0, int64(0); more; {
 		err := p.batch(ctx, func(ctx context.Context, tx pgx.Tx) (Pruned, error) {
+			if err := queries.ReplayEventsGoing(ctx, tx); err != nil {
+				return Pruned{}, err
+			}
 			r, err := queries.PruneEvents(ctx, tx, &dbgen.PruneEventsParams{
 				Now: p.store.now(), KeepMs: p.Events.Milliseconds(), After: after, Max: int32(p.Batch),
 			})
@@ -157,6 +160,21 @@ func (p *pruning) events(ctx context.Context) error {
 			}
 			after, more = r.Last, r.Old > 0 && r.Met == int64(p.Batch)
 			return Pruned{Events: r.Events}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replays forgets replays of events that are not kept any more.
+func (p *pruning) replays(ctx context.Context) error {
+	for more := p.Events > 0; more; {
+		err := p.batch(ctx, func(ctx context.Context, tx pgx.Tx) (Pruned, error) {
+			n, err := queries.ReplayPrune(ctx, tx, &dbgen.ReplayPruneParams{Now: p.store.now(), KeepMs: p.Events.Milliseconds(), Max: int32(p.Batch)})
+			more = n == int64(p.Batch)
+			return Pruned{}, err
 		})
 		if err != nil {
 			return err

@@ -86,21 +86,23 @@ GRANT USAGE ON SEQUENCE postlane.outbox_fence_seq TO postlane_relay;
 -- Operators, and those whom the API and the console serve. The audit log is written, and
 -- nothing of it removed.
 GRANT SELECT ON ALL TABLES IN SCHEMA postlane TO postlane_operator;
-GRANT INSERT, UPDATE ON postlane.subscriptions, postlane.api_keys TO postlane_operator;
+GRANT INSERT, UPDATE ON postlane.subscriptions, postlane.api_keys, postlane.replays TO postlane_operator;
 GRANT INSERT, DELETE ON postlane.subscription_patterns, postlane.console_sessions TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.subscription_secrets, postlane.paces, postlane.deliveries, postlane.settled TO postlane_operator;
-GRANT INSERT ON postlane.events, postlane.revivals TO postlane_operator;
+GRANT INSERT ON postlane.events, postlane.revivals, postlane.replayed TO postlane_operator;
 GRANT INSERT, UPDATE (tenant, target, detail, status, outcome) ON postlane.audit TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.statistics_minutes, postlane.statistics_spans, postlane.statistics_kinds TO postlane_operator;
 GRANT UPDATE ON postlane.statistics_progress, postlane.outbox_holds TO postlane_operator;
 GRANT INSERT ON postlane.outbox_pending TO postlane_operator;
 GRANT DELETE ON postlane.outbox_parked TO postlane_operator;
 GRANT USAGE ON SEQUENCE postlane.delivery_seq TO postlane_operator;
-GRANT EXECUTE ON FUNCTION postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]) TO postlane_operator;
+GRANT EXECUTE ON FUNCTION postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]), postlane.matches(text, text)
+    TO postlane_operator;
 
 -- Retention.
 GRANT SELECT ON postlane.subscriptions, postlane.deliveries TO postlane_retention;
-GRANT SELECT, DELETE ON postlane.settled, postlane.attempts, postlane.revivals, postlane.audit, postlane.console_sessions TO postlane_retention;
+GRANT SELECT, DELETE ON postlane.settled, postlane.attempts, postlane.revivals, postlane.replays, postlane.replayed, postlane.audit,
+    postlane.console_sessions TO postlane_retention;
 GRANT SELECT (subscription_id, number, expires_at), DELETE, UPDATE (expires_at) ON postlane.subscription_secrets TO postlane_retention;
 GRANT SELECT (created_at, tenant, id, seq), DELETE, UPDATE (traceparent) ON postlane.events TO postlane_retention;
 GRANT SELECT (id), DELETE ON postlane.outbox_messages TO postlane_retention;

@@ -33,6 +33,22 @@ type PostlaneAudit struct {
 	Outcome   *string
 }
 
+type PostlaneReplays struct {
+	SubscriptionID int64
+	Tenant         string
+	ID             string
+	Since          time.Time
+	Until          time.Time
+	EventTypes     []string
+	Asset          *string
+	RequestedBy    string
+	RequestedAt    time.Time
+	DoneSeq        int64
+	LastSeq        int64
+	Deliveries     int64
+	FinishedAt     *time.Time
+}
+
 type PostlaneSubscriptions struct {
 	ID           int64
 	Revision     int64

@@ -79,6 +79,11 @@ revived AS (
     DELETE FROM postlane.revivals r
     USING given g
     WHERE r.subscription_id = g.subscription_id AND r.seq = ANY (array(SELECT o.seq FROM gone o))
+),
+replayed AS (
+    DELETE FROM postlane.replayed r
+    USING given g
+    WHERE r.subscription_id = g.subscription_id AND r.seq = ANY (array(SELECT o.seq FROM gone o))
 )
 SELECT (SELECT count(*) FROM gone)::bigint AS deliveries,
        (SELECT count(*) FROM tried)::bigint AS attempts,
@@ -153,6 +158,15 @@ needed AS MATERIALIZED (
         UNION ALL
         SELECT x.seq FROM postlane.settled x WHERE x.subscription_id = s.id AND x.state = 'dead' AND x.seq >= p.first AND x.seq <= p.last
     ) n
+    UNION ALL
+    SELECT r.event_seq
+    FROM span p
+    CROSS JOIN LATERAL (
+        SELECT y.event_seq, y.subscription_id, y.seq FROM postlane.replayed y WHERE y.event_seq >= p.first AND y.event_seq <= p.last AND y.tenant = p.tenant
+        OFFSET 0
+    ) r
+    WHERE (SELECT d.seq FROM postlane.deliveries d WHERE d.subscription_id = r.subscription_id AND d.seq = r.seq LIMIT 1) IS NOT NULL
+       OR (SELECT x.seq FROM postlane.settled x WHERE x.subscription_id = r.subscription_id AND x.seq = r.seq AND x.state = 'dead' LIMIT 1) IS NOT NULL
 ),
 free AS MATERIALIZED (
     SELECT e.tenant, e.id, e.seq
@@ -190,7 +204,7 @@ type PruneEventsRow struct {
 // Removes those of the next max events that were written more than keep_ms ago and that
 // no delivery needs: none that occupies its stream, no dead letter that could be
 // revived. What needs them is looked for subscription by subscription of their tenants,
-// two probes each. met, old and last are as above.
+// two probes each; and among their replays. met, old and last are as above.
 func (q *Queries) PruneEvents(ctx context.Context, db DBTX, arg *PruneEventsParams) (*PruneEventsRow, error) {
 	row := db.QueryRow(ctx, PruneEvents,
 		arg.Now,

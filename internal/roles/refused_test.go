@@ -25,11 +25,11 @@ var allowed = map[string]string{
 		outbox_scheduled sdu(size), outbox_published i`,
 	"operator": `
 		subscriptions siu, subscription_patterns sid, subscription_secrets siud, events si, deliveries siud, leases s, paces siud, settled siud, attempts s,
-		revivals si, api_keys siu, audit siu(tenant target detail status outcome), console_sessions sid,
+		revivals si, replays siu, replayed si, api_keys siu, audit siu(tenant target detail status outcome), console_sessions sid,
 		statistics_minutes siud, statistics_spans siud, statistics_kinds siud, statistics_progress su,
 		outbox_messages s, outbox_pending si, outbox_scheduled s, outbox_leases s, outbox_holds su, outbox_parked sd, outbox_published s`,
 	"retention": `
-		subscriptions s, deliveries s, settled sd, attempts sd, revivals sd, audit sd, console_sessions sd,
+		subscriptions s, deliveries s, settled sd, attempts sd, revivals sd, replays sd, replayed sd, audit sd, console_sessions sd,
 		subscription_secrets ds(subscription_id number expires_at)u(expires_at), events ds(created_at tenant id seq)u(traceparent),
 		outbox_messages ds(id), outbox_published sdu(claimant)`,
 }

@@ -1,0 +1,281 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postlane-go/postlane/internal/dbgen"
+)
+
+// ReplayRequest chooses events of a subscription's tenant that are to be sent to it once
+// more: those of a time range that its event types match, whether they were delivered,
+// died, or were written before the subscription was made.
+type ReplayRequest struct {
+	// Subscription is who gets them. Required.
+	Subscription SubscriptionID
+
+	// ID names the replay within its subscription: letters, digits, "-" and "_", up to
+	// MaxID. The same id again is the same replay and goes on where that stopped.
+	// Required by Replay.
+	ID string
+
+	// Since and Until are the range: events written at Since or later, and before Until.
+	// Since is required. Default of Until: the time of the first call.
+	Since, Until time.Time
+
+	// EventTypes are patterns, as in Settings, of those that are wanted.
+	// Default: all that the subscription's own match.
+	EventTypes []string
+
+	// Asset, where OfAsset is set, is the only one that is wanted; "" are the events
+	// without one.
+	Asset   string
+	OfAsset bool
+
+	// By is who asks, for the record. Default: "", a program that did not say.
+	By string
+
+	// For is how long Replay goes on before it answers. Default: 0, until all is done.
+	For time.Duration
+}
+
+// ReplayCount is how many events a replay would be about.
+type ReplayCount struct {
+	// Events were counted; More says that there may be more than could be counted in
+	// time.
+	Events int64
+	More   bool
+	// KeptSince is when the oldest event was written that is still kept, where that is
+	// after the beginning of the range: what was written before it cannot be replayed.
+	// Else zero; and zero if no event at all is kept.
+	KeptSince time.Time
+}
+
+// Replayed is how far a replay has got.
+type Replayed struct {
+	// Deliveries counts those that it has made so far, and Now those of this call.
+	Deliveries, Now int64
+	// Done says that there are no more. Else the same request goes on.
+	Done bool
+}
+
+const (
+	// replayBatch is how many events, of all tenants, one transaction looks at.
+	replayBatch = 1000
+	// replaySlack is how far the order of events may be from that of their times.
+	replaySlack = time.Hour
+	// replayCountTime bounds counting.
+	replayCountTime = 3 * time.Second
+)
+
+// CountReplay counts what a replay would be about, and changes nothing.
+func (s *Store) CountReplay(ctx context.Context, r ReplayRequest) (c ReplayCount, err error) {
+	sub, err := s.replayable(ctx, &r)
+	if err != nil {
+		return c, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("delivery: count a replay to %v: %w", r.Subscription, err)
+		}
+	}()
+	switch oldest, err := queries.ReplayOldestEvent(ctx, s.pool); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return c, nil
+	case err != nil:
+		return c, err
+	case oldest.After(r.Since):
+		c.KeptSince = oldest
+	}
+	first, beyond, err := r.span(ctx, s.pool)
+	if err != nil {
+		return c, err
+	}
+	arg := dbgen.ReplayBatchParams{
+		SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, DryRun: true, Since: r.Since, Until: optional(r.Until), EventTypes: r.patterns(), Asset: r.asset(),
+		After: first - 1, Last: beyond - 1, Max: 10 * replayBatch,
+	}
+	for began := time.Now(); ; {
+		var met *dbgen.ReplayBatchRow
+		err := s.transaction(ctx, func(tx pgx.Tx) (err error) {
+			if err = queries.LogSettings(ctx, tx, readTimeoutMS); err == nil {
+				met, err = queries.ReplayBatch(ctx, tx, &arg)
+			}
+			return err
+		})
+		if err != nil {
+			return c, tooBroad(ctx, err)
+		}
+		c.Events += met.Events
+		arg.After = met.Reached
+		if met.Finished {
+			return c, nil
+		}
+		if time.Since(began) > replayCountTime {
+			c.More = true
+			return c, nil
+		}
+	}
+}
+
+// Replay makes each chosen event a new delivery of the subscription: with a new place in
+// its stream behind all that waits there, in the order in which the events were written,
+// and with the event's own id as webhook-id, so that a receiver that deduplicates by it
+// takes what it has not seen.
+//
+// It works in small transactions, each of which notes how far it got: what is done stays
+// done when it is interrupted, and the same request goes on behind it, never again from
+// the start. Any number of calls may go on with one replay at once. The answer is right
+// also with an error.
+//
+// ErrNotFound if the subscription is deleted; ErrReplayConflict if the id stands for
+// another range of it. To a paused or disabled subscription what is replayed waits. Events
+// that retention has removed are not replayed: see ReplayCount.
+func (s *Store) Replay(ctx context.Context, r ReplayRequest) (did Replayed, err error) {
+	if r.ID == "" || len(r.ID) > MaxID || !isToken(r.ID) {
+		return did, &InvalidError{Index: -1, Field: "ID", Problem: fmt.Sprintf("names the replay: 1 to %d letters, digits, - and _", MaxID)}
+	}
+	sub, err := s.replayable(ctx, &r)
+	if err != nil {
+		return did, err
+	}
+	for began := time.Now(); !did.Done; {
+		if err := s.replayBatch(ctx, sub, &r, &did); err != nil {
+			return did, fmt.Errorf("delivery: replay %s to %v: %w", r.ID, sub.ID, tooBroad(ctx, err))
+		}
+		if r.For > 0 && time.Since(began) > r.For {
+			break
+		}
+	}
+	return did, nil
+}
+
+// replayBatch does the next batch of a replay, which begins with the first.
+func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayRequest, did *Replayed) error {
+	var at *dbgen.PostlaneReplays
+	var met *dbgen.ReplayBatchRow
+	err := s.transaction(ctx, func(tx pgx.Tx) (err error) {
+		if err := queries.LogSettings(ctx, tx, readTimeoutMS); err != nil {
+			return err
+		}
+		if at, err = s.replayAt(ctx, tx, sub, r); err != nil || at.FinishedAt != nil {
+			return err
+		}
+		if err := queries.ReplayEventsKept(ctx, tx); err != nil {
+			return err
+		}
+		met, err = queries.ReplayBatch(ctx, tx, &dbgen.ReplayBatchParams{
+			SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, ID: r.ID, Since: at.Since, Until: &at.Until, EventTypes: at.EventTypes, Asset: at.Asset,
+			After: at.DoneSeq, Last: at.LastSeq, Max: replayBatch,
+		})
+		if err != nil {
+			return err
+		}
+		return queries.SubscriptionNotify(ctx, tx)
+	})
+	switch {
+	case err != nil:
+		return err
+	case met == nil:
+		did.Deliveries, did.Done = at.Deliveries, true
+	default:
+		did.Deliveries, did.Done = at.Deliveries+met.Events, met.Finished
+		did.Now += met.Events
+	}
+	return nil
+}
+
+// replayAt locks a replay, and remembers it before if it is new.
+func (s *Store) replayAt(ctx context.Context, tx pgx.Tx, sub *Subscription, r *ReplayRequest) (*dbgen.PostlaneReplays, error) {
+	name := dbgen.ReplayLockParams{SubscriptionID: int64(sub.ID), ID: r.ID}
+	at, err := queries.ReplayLock(ctx, tx, &name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		first, beyond, err := r.span(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		err = queries.ReplayBegin(ctx, tx, &dbgen.ReplayBeginParams{
+			SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, ID: r.ID, Since: r.Since, Until: optional(r.Until), EventTypes: r.patterns(), Asset: r.asset(),
+			RequestedBy: text(r.By), DoneSeq: first - 1, LastSeq: beyond - 1,
+		})
+		if err != nil {
+			return nil, err
+		}
+		at, err = queries.ReplayLock(ctx, tx, &name)
+		if err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	asset := r.asset()
+	if !at.Since.Equal(r.Since) || !r.Until.IsZero() && !at.Until.Equal(r.Until) || !slices.Equal(at.EventTypes, r.patterns()) ||
+		(asset == nil) != (at.Asset == nil) || asset != nil && *asset != *at.Asset {
+		return nil, ErrReplayConflict
+	}
+	return at, nil
+}
+
+// replayable checks a request and returns its subscription.
+func (s *Store) replayable(ctx context.Context, r *ReplayRequest) (*Subscription, error) {
+	invalid := func(field, problem string) error { return &InvalidError{Index: -1, Field: field, Problem: problem} }
+	// As the database has them.
+	r.Since, r.Until = r.Since.Truncate(time.Microsecond), r.Until.Truncate(time.Microsecond)
+	switch {
+	case r.Since.IsZero():
+		return nil, invalid("Since", "is missing; say from when on events are to be replayed")
+	case !r.Until.IsZero() && !r.Since.Before(r.Until):
+		return nil, invalid("Until", "is not after the beginning of the range")
+	case !isText(r.Asset) || len(r.Asset) > MaxAsset:
+		return nil, invalid("Asset", fmt.Sprintf("is not UTF-8 without NUL, of up to %d bytes", MaxAsset))
+	}
+	for _, p := range r.EventTypes {
+		if problem := patternProblem(p); problem != "" {
+			return nil, invalid("EventTypes", problem)
+		}
+	}
+	return s.Subscription(ctx, r.Subscription)
+}
+
+// span is between which seqs, the second not included, the range can have events.
+func (r *ReplayRequest) span(ctx context.Context, db dbgen.DBTX) (first, beyond int64, err error) {
+	since := r.Since.Add(-replaySlack)
+	if first, err = queries.ReplayPosition(ctx, db, &since); err != nil {
+		return 0, 0, err
+	}
+	var until *time.Time
+	if !r.Until.IsZero() {
+		until = optional(r.Until.Add(replaySlack))
+	}
+	beyond, err = queries.ReplayPosition(ctx, db, until)
+	return first, beyond, err
+}
+
+// patterns are the wanted event types, never nil.
+func (r *ReplayRequest) patterns() []string { return append([]string{}, r.EventTypes...) }
+
+// asset is the only wanted one, nil for any.
+func (r *ReplayRequest) asset() *string {
+	if !r.OfAsset {
+		return nil
+	}
+	return &r.Asset
+}
+
+// ReplayID returns the id of the replay that made a delivery and who asked for it; "" if
+// none did.
+func (s *Store) ReplayID(ctx context.Context, sub SubscriptionID, id ID) (replay, by string, err error) {
+	row, err := queries.ReplayOf(ctx, s.pool, &dbgen.ReplayOfParams{SubscriptionID: int64(sub), Seq: int64(id)})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", "", nil
+	case err != nil:
+		return "", "", fmt.Errorf("delivery: the replay of %v: %w", id, err)
+	}
+	return row.ReplayID, row.RequestedBy, nil
+}
