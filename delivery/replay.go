@@ -267,15 +267,21 @@ func (r *ReplayRequest) asset() *string {
 	return &r.Asset
 }
 
-// ReplayID returns the id of the replay that made a delivery and who asked for it; "" if
-// none did.
-func (s *Store) ReplayID(ctx context.Context, sub SubscriptionID, id ID) (replay, by string, err error) {
+// ReplayOrigin is the replay that made a delivery.
+type ReplayOrigin struct {
+	ID string
+	// By is who asked for it, "" where nobody said.
+	By string
+}
+
+// ReplayOf returns the replay that made a delivery; the zero value if none did.
+func (s *Store) ReplayOf(ctx context.Context, sub SubscriptionID, id ID) (ReplayOrigin, error) {
 	row, err := queries.ReplayOf(ctx, s.pool, &dbgen.ReplayOfParams{SubscriptionID: int64(sub), Seq: int64(id)})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return "", "", nil
+		return ReplayOrigin{}, nil
 	case err != nil:
-		return "", "", fmt.Errorf("delivery: the replay of %v: %w", id, err)
+		return ReplayOrigin{}, fmt.Errorf("delivery: the replay of %v: %w", id, err)
 	}
-	return row.ReplayID, row.RequestedBy, nil
+	return ReplayOrigin{ID: row.ReplayID, By: row.RequestedBy}, nil
 }

@@ -67,12 +67,12 @@ func TestReplayThroughADispatcher(t *testing.T) {
 	s.is.Equal(replayed, 40)
 
 	log := s.log(sub)
-	id, by, err := s.store.ReplayID(s.ctx, sub, log[len(log)-1].ID)
+	origin, err := s.store.ReplayOf(s.ctx, sub, log[len(log)-1].ID)
 	s.is.NoErr(err)
-	s.is.Equal([]string{id, by}, []string{"again", "a test"})
-	id, _, err = s.store.ReplayID(s.ctx, sub, delivery.ID(enqueued[0].Seq))
+	s.is.Equal(origin, delivery.ReplayOrigin{ID: "again", By: "a test"})
+	origin, err = s.store.ReplayOf(s.ctx, sub, delivery.ID(enqueued[0].Seq))
 	s.is.NoErr(err)
-	s.is.Equal(id, "")
+	s.is.Equal(origin, delivery.ReplayOrigin{})
 }
 
 // The same request again does nothing; one that was interrupted goes on where it stopped,

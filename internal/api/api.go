@@ -98,6 +98,7 @@ func New(c Config) (http.Handler, error) {
 	a.actionRoutes()
 	a.deliveryRoutes()
 	a.retryRoutes()
+	a.replayRoutes()
 	a.streamRoutes()
 	a.eventRoutes()
 	a.keyRoutes()

@@ -122,7 +122,11 @@ func (a *api) getDelivery(ctx context.Context, in *ByDelivery) (*answer[view.Del
 	if err != nil {
 		return nil, err
 	}
-	return &answer[view.DeliveryWithAttempts]{view.NewDeliveryWithAttempts(sub.ID, &d, attempts, revivals)}, nil
+	origin, err := a.Store.ReplayOf(ctx, sub.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &answer[view.DeliveryWithAttempts]{view.NewDeliveryWithAttempts(sub.ID, &d, attempts, revivals, origin)}, nil
 }
 
 // shown is a delivery after something was done to it.

@@ -76,6 +76,7 @@ var (
 	notDead          = code{"not_dead", 409, "The delivery is not a dead letter", "Only a dead letter can be retried: this one waits, is in flight, or is settled otherwise."}
 	inFlight         = code{"in_flight", 409, "The delivery is in flight", "It is being sent at this moment; wait until it is settled."}
 	notHeld          = code{"not_held", 409, "The delivery does not hold its stream", "Only a dead letter that holds its stream can be released."}
+	replayConflict   = code{"replay_conflict", 409, "The replay's id is taken", "A replay of this subscription has this id and another range. A new replay needs a new id."}
 	changed          = code{"changed_meanwhile", 409, "The subscription was changed meanwhile", "Read it again and decide again."}
 	eventConflict    = code{"event_conflict", 409, "The event id is taken", "An event with this id was written before with another content. A new event needs a new id."}
 	eventBusy        = code{"event_busy", 409, "The event id is being written", "Another request is writing an event with this id; send this one again."}
@@ -90,7 +91,7 @@ var (
 // codes are all kinds, for the page and for statuses that others choose.
 var codes = []code{
 	invalid, urlRefused, badCursor, unauthorized, readOnly, operatorOnly, notFound, methodNotAllowed, timedOut, notDead, inFlight, notHeld,
-	changed, eventConflict, eventBusy, tooLarge, unsupported, tooBroad, tooMany, internal, unavailable,
+	replayConflict, changed, eventConflict, eventBusy, tooLarge, unsupported, tooBroad, tooMany, internal, unavailable,
 }
 
 func (c code) problem(detail string) *Problem {
@@ -208,6 +209,8 @@ func failure(err error) error {
 		return inFlight.problem(inFlight.about)
 	case errors.Is(err, delivery.ErrNotHeld):
 		return notHeld.problem(notHeld.about)
+	case errors.Is(err, delivery.ErrReplayConflict):
+		return replayConflict.problem(replayConflict.about)
 	case errors.Is(err, delivery.ErrChanged):
 		return changed.problem(changed.about)
 	case errors.Is(err, delivery.ErrTooBroad):
@@ -227,6 +230,7 @@ var fields = map[string]string{
 	"URL": "body.url", "EventTypes": "body.event_types", "OnDead": "body.on_dead", "MaxAttempts": "body.max_attempts",
 	"MaxInFlight": "body.max_in_flight", "RateLimit": "body.rate_limit", "DisableAfter": "body.disable_after", "Description": "body.description", "Headers": "body.headers",
 	"Tenant": "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
+	"ID": "body.id", "Since": "body.since", "Until": "body.until", "Asset": "body.asset",
 }
 
 func location(e *delivery.InvalidError) string {

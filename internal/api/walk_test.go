@@ -60,6 +60,7 @@ var bodies = map[string]any{
 	"update-subscription": map[string]any{"description": "changed"},
 	"discard-delivery":    map[string]any{"reason": "a test"},
 	"retry-deliveries":    map[string]any{},
+	"replay-events":       map[string]any{"id": "walked", "since": "2020-01-01T00:00:00Z"},
 	"send-events":         map[string]any{"events": []any{map[string]any{"type": "a.b", "payload": 1}}},
 	"create-key":          map[string]any{"name": "walked", "tenant": "acme", "scope": "read"},
 }
@@ -72,7 +73,7 @@ var unscoped = map[string]int{"create-subscription": 201, "list-subscriptions": 
 func (b *bundle) state() string {
 	b.t.Helper()
 	text := ""
-	for _, table := range []string{"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals"} {
+	for _, table := range []string{"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals", "replays", "replayed"} {
 		text += table + one[string](b, fmt.Sprintf(
 			`SELECT coalesce(string_agg(t.ctid::text || t.xmin::text || t::text, E'\n' ORDER BY t.ctid), '') FROM postlane.%s t`, table))
 	}

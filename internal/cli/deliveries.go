@@ -144,10 +144,17 @@ func (a *app) deliveryShow(ctx context.Context, c *cli.Command, store *delivery.
 	if err != nil {
 		return err
 	}
-	v := view.NewDeliveryWithAttempts(sub, &d, attempts, revivals)
+	origin, err := store.ReplayOf(ctx, sub, id)
+	if err != nil {
+		return err
+	}
+	v := view.NewDeliveryWithAttempts(sub, &d, attempts, revivals, origin)
 	return a.print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "delivery   %s of %s\nevent      %s (%s)\nasset      %s\nstate      %s %s\ncreated    %s\ndue        %s\nsettled    %s\n\n",
 			v.ID, v.Subscription, v.EventID, v.EventType, mark(v.Asset), v.State, mark(v.Reason), v.CreatedAt.Format(time.RFC3339Nano), markTime(v.DueAt), markTime(v.SettledAt))
+		if v.Replay != nil {
+			fmt.Fprintf(w, "replay     %s\n\n", *v.Replay)
+		}
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "ATTEMPT\tRETRIED BY\tSTARTED\tOUTCOME\tSTATUS\tMS\tANSWER")
 		for _, x := range v.History {

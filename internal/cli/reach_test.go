@@ -16,7 +16,8 @@ var commands = map[string]string{
 	"enable-subscription": "subscriptions enable", "rotate-secret": "subscriptions rotate-secret", "test-subscription": "subscriptions test",
 	"list-deliveries": "deliveries list", "get-delivery": "deliveries show", "retry-delivery": "deliveries retry",
 	"discard-delivery": "deliveries discard", "release-delivery": "deliveries release", "retry-deliveries": "deliveries retry-range",
-	"list-streams": "streams list", "send-events": "events send", "get-event": "events show",
+	"replay-events": "subscriptions replay",
+	"list-streams":  "streams list", "send-events": "events send", "get-event": "events show",
 	"create-key": "keys create", "list-keys": "keys list", "revoke-key": "keys revoke", "list-audit": "audit list",
 	"get-metrics": "", // of the process that is asked
 }

@@ -54,7 +54,7 @@ var outcomes = []struct {
 	{delivery.ErrInvalid, "invalid"}, {keys.ErrInvalid, "invalid"}, {errUsage, "invalid"},
 	{delivery.ErrNotFound, "not_found"}, {keys.ErrNotFound, "not_found"},
 	{delivery.ErrNotDead, "not_dead"}, {delivery.ErrInFlight, "in_flight"}, {delivery.ErrNotHeld, "not_held"},
-	{delivery.ErrChanged, "changed_meanwhile"}, {delivery.ErrConflict, "event_conflict"}, {delivery.ErrBusy, "event_busy"},
+	{delivery.ErrReplayConflict, "replay_conflict"}, {delivery.ErrChanged, "changed_meanwhile"}, {delivery.ErrConflict, "event_conflict"}, {delivery.ErrBusy, "event_busy"},
 	{delivery.ErrTooBroad, "too_broad"}, {context.Canceled, "interrupted"},
 }
 

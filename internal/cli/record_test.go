@@ -64,6 +64,11 @@ func TestChangesAreOnRecord(t *testing.T) {
 	s.ok("deliveries", "retry-range", id)
 	recorded("retry-deliveries", id, "ok")
 	s.ok("deliveries", "retry-range", id, "-dry-run") // changes nothing
+	s.is.Equal(s.ok("subscriptions", "replay", id, "-since", "2026-01-01T00:00:00Z", "-dry-run")["matched"], 1.)
+	replayed := s.ok("subscriptions", "replay", id, "-since", "2026-01-01T00:00:00Z")
+	s.is.Equal([]any{replayed["deliveries"], replayed["done"]}, []any{1., true})
+	s.is.Equal(recorded("replay-events", id, "ok")["detail"], "replay "+replayed["id"].(string)+": 1 deliveries, done")
+	s.is.Equal(s.ok("subscriptions", "replay", id, "-since", "2026-01-01T00:00:00Z", "-id", replayed["id"].(string))["deliveries"], 1.)
 	key := s.ok("keys", "create", "-name", "x", "-tenant", "acme")
 	recorded("create-key", key["id"].(string), "ok")
 	s.ok("keys", "revoke", key["id"].(string))

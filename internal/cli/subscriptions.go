@@ -94,6 +94,7 @@ func (a *app) subscriptionsCommand() *cli.Command {
 					&cli.DurationFlag{Name: "overlap", Value: 24 * time.Hour, Usage: "how long the old secret goes on signing beside it, at most 168h"}),
 				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.changing("rotate-secret", a.subscriptionRotate)),
 			},
+			a.replayCommand(),
 			{
 				Name: "test", Usage: "send one test request now, past the queue", ArgsUsage: subscriptionArg, Flags: flags(settings.NeedSecretKey),
 				Action: a.withStore(settings.NeedSecretKey, []string{subscriptionArg}, a.changing("test-subscription", a.subscriptionTest)),

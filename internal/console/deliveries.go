@@ -217,7 +217,11 @@ func (v *visit) filter() (f filter, err error) {
 var times = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano, "2006-01-02"}
 
 func (v *visit) time(name string) (string, time.Time, error) {
-	text := v.query(name)
+	return readTime(v.query(name))
+}
+
+// readTime reads a time, as a field has it and as it is; both are zero for none.
+func readTime(text string) (string, time.Time, error) {
 	if text == "" {
 		return "", time.Time{}, nil
 	}

@@ -12,13 +12,14 @@ import (
 )
 
 type deliveryView struct {
-	Sub   *delivery.Subscription
-	It    delivery.Delivery
-	Mark  mark
-	Event *delivery.StoredEvent // nil where it is no longer kept
-	Place place
-	Lives []life
-	Curl  string
+	Sub    *delivery.Subscription
+	It     delivery.Delivery
+	Mark   mark
+	Event  *delivery.StoredEvent // nil where it is no longer kept
+	Origin delivery.ReplayOrigin
+	Place  place
+	Lives  []life
+	Curl   string
 	// CanRetry, CanDiscard and CanRelease say what its state allows; WhyNot why a retry
 	// is not.
 	CanRetry, CanDiscard, CanRelease bool
@@ -78,6 +79,9 @@ func (v *visit) delivery() error {
 	}
 	revivals, err := v.Store.Revivals(v.ctx, sub.ID, id)
 	if err != nil {
+		return err
+	}
+	if body.Origin, err = v.Store.ReplayOf(v.ctx, sub.ID, id); err != nil {
 		return err
 	}
 	body.Made = len(attempts)

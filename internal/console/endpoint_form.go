@@ -59,6 +59,11 @@ func (v *visit) typed() *endpointForm {
 	}
 }
 
+// words are what was typed between commas and spaces.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
+}
+
 // apply writes what was typed into settings, and says what of it is none.
 func (f *endpointForm) apply(s *delivery.Settings) error {
 	s.URL, s.OnDead, s.V1a = f.URL, delivery.OnDead(f.OnDead), f.V1a
@@ -66,7 +71,7 @@ func (f *endpointForm) apply(s *delivery.Settings) error {
 	if f.Description != "" {
 		s.Description = &f.Description
 	}
-	s.EventTypes = strings.FieldsFunc(f.EventTypes, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
+	s.EventTypes = words(f.EventTypes)
 	if len(s.EventTypes) == 0 {
 		return invalid("Say which event types it wants: * is all of them.")
 	}

@@ -71,7 +71,7 @@ func FuzzQuery(f *testing.F) {
 	v, sub, ids := fuzzed(f)
 	id := sub.ID.String()
 	pages := []string{
-		"", "endpoints", "deliveries", "dead", "dead/" + id, "dead/" + id + "/retrying", "streams", "outbox", "keys", "audit", "endpoints/" + id,
+		"", "endpoints", "deliveries", "dead", "dead/" + id, "dead/" + id + "/retrying", "endpoints/" + id + "/replaying", "streams", "outbox", "keys", "audit", "endpoints/" + id,
 		"endpoints/" + id + "/streams", "endpoints/" + id + "/deliveries/" + ids[0].String(), "sign-in", "endpoints/new", "endpoints/" + id + "/editing",
 	}
 	// What a filter that finds something, one that finds nothing, and a problem are made of.

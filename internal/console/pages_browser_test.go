@@ -27,6 +27,7 @@ func pagesOf(x *scene) [][2]string {
 		{"delivery-flying", deliveryPath(x.well.ID, x.flying)},
 		{"dead", "dead"},
 		{"dead-letters", "dead/" + x.flaky.ID.String() + "?reason=attempts+used+up:+connection_refused"},
+		{"replaying", endpointPath(x.well.ID) + "/replaying?since=2026-01-01T00:00"},
 		{"dead-retrying", "dead/" + x.flaky.ID.String() + "/retrying?reason=attempts+used+up:+connection_refused"},
 		{"streams", "streams"},
 		{"outbox", "outbox"},

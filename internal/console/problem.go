@@ -62,6 +62,8 @@ func problemOf(err error) *problem {
 		return &problem{http.StatusConflict, "in_flight", "In flight", "The delivery is being sent at this moment. Wait until it is settled."}
 	case errors.Is(err, delivery.ErrNotHeld):
 		return &problem{http.StatusConflict, "not_held", "Holds no stream", "Only a dead letter that holds its stream can be released. Perhaps somebody else was quicker."}
+	case errors.Is(err, delivery.ErrReplayConflict):
+		return &problem{http.StatusConflict, "replay_conflict", "Another replay", "The form was changed after it was sent. Begin the replay anew."}
 	case errors.Is(err, delivery.ErrChanged):
 		return &problem{http.StatusConflict, "changed_meanwhile", "Changed meanwhile", "Somebody else changed the endpoint at the same moment. Look at it again."}
 	case errors.Is(err, delivery.ErrTooBroad), errors.As(err, &pg) && pg.Code == "57014":

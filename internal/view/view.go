@@ -197,12 +197,13 @@ type DeliveryWithAttempts struct {
 	Delivery
 	History  []Attempt `json:"attempts_made" doc:"First to last, those before a retry by hand included"`
 	Revivals []Revival `json:"retries" doc:"Retries by hand"`
+	Replay   *string   `json:"replay" doc:"The id of the replay that made it; null: it was written with its event"`
 }
 
 // NewDeliveryWithAttempts returns the view of a delivery with all that happened to it.
-func NewDeliveryWithAttempts(sub delivery.SubscriptionID, d *delivery.Delivery, attempts []delivery.Attempt, revivals []delivery.Revival) DeliveryWithAttempts {
+func NewDeliveryWithAttempts(sub delivery.SubscriptionID, d *delivery.Delivery, attempts []delivery.Attempt, revivals []delivery.Revival, origin delivery.ReplayOrigin) DeliveryWithAttempts {
 	v := DeliveryWithAttempts{
-		Delivery: NewDelivery(sub, d), History: make([]Attempt, len(attempts)), Revivals: make([]Revival, len(revivals)),
+		Delivery: NewDelivery(sub, d), History: make([]Attempt, len(attempts)), Revivals: make([]Revival, len(revivals)), Replay: some(origin.ID),
 	}
 	for i, r := range revivals {
 		v.Revivals[i] = Revival{At: r.At.UTC(), By: some(r.By)}

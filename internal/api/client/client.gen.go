@@ -431,6 +431,9 @@ type DeliveryWithAttempts struct {
 	// Reason Why it is dead, held or discarded
 	Reason *string `json:"reason"`
 
+	// Replay The id of the replay that made it; null: it was written with its event
+	Replay *string `json:"replay"`
+
 	// Retries Retries by hand
 	Retries        []Revival                 `json:"retries"`
 	SettledAt      *time.Time                `json:"settled_at"`
@@ -662,6 +665,47 @@ type ProblemError struct {
 
 	// Message What is wrong, and what would do
 	Message string `json:"message"`
+}
+
+// ReplayEventsBody defines model for ReplayEventsBody.
+type ReplayEventsBody struct {
+	// Asset Exactly this asset; null: those without one. Absent: any
+	Asset *string `json:"asset,omitempty"`
+
+	// DryRun Count only
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// EventTypes Patterns of those that are wanted; absent: all that the subscription's own match
+	EventTypes *[]string `json:"event_types,omitempty"`
+
+	// Id Names the replay within its subscription, chosen by you: letters, digits, - and _. The same id again is the same replay and goes on where it stopped. Required unless dry_run
+	Id *string `json:"id,omitempty"`
+
+	// Since Events written at or after this time
+	Since time.Time `json:"since"`
+
+	// Until Events written before this time; absent: the time of the first request
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// Replayed defines model for Replayed.
+type Replayed struct {
+	// AtLeast Of a dry run: there may be more, which could not be counted in time
+	AtLeast bool `json:"at_least"`
+
+	// Deliveries How many deliveries the replay has made so far
+	Deliveries int64 `json:"deliveries"`
+
+	// Done There are no more; else send the same request again
+	Done   bool    `json:"done"`
+	DryRun bool    `json:"dry_run"`
+	Id     *string `json:"id"`
+
+	// KeptSince Of a dry run: when the oldest event was written that is still kept, where that is after since; what was written before it cannot be replayed
+	KeptSince *time.Time `json:"kept_since"`
+
+	// Matched Of a dry run: how many events would be replayed
+	Matched *int64 `json:"matched"`
 }
 
 // RetriedRange defines model for RetriedRange.
@@ -1035,6 +1079,9 @@ type DiscardDeliveryJSONRequestBody = DiscardDeliveryBody
 // PauseSubscriptionJSONRequestBody defines body for PauseSubscription for application/json ContentType.
 type PauseSubscriptionJSONRequestBody = PauseSubscriptionBody
 
+// ReplayEventsJSONRequestBody defines body for ReplayEvents for application/json ContentType.
+type ReplayEventsJSONRequestBody = ReplayEventsBody
+
 // RotateSecretJSONRequestBody defines body for RotateSecret for application/json ContentType.
 type RotateSecretJSONRequestBody = RotateSecretBody
 
@@ -1326,6 +1373,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/subscriptions/{id}/pause (the `PauseSubscription` operationId).
 	PauseSubscription(ctx context.Context, id string, body PauseSubscriptionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplayEventsWithBody Send events of a time range once more
+	//
+	// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+	ReplayEventsWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplayEvents Send events of a time range once more
+	//
+	// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+	ReplayEvents(ctx context.Context, id string, body ReplayEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateSecretWithBody Replace the signing secret
 	//
@@ -1835,6 +1900,44 @@ func (c *Client) PauseSubscriptionWithBody(ctx context.Context, id string, conte
 // Corresponds with POST /v1/subscriptions/{id}/pause (the `PauseSubscription` operationId).
 func (c *Client) PauseSubscription(ctx context.Context, id string, body PauseSubscriptionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPauseSubscriptionRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplayEventsWithBody Send events of a time range once more
+//
+// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+func (c *Client) ReplayEventsWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplayEventsRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplayEvents Send events of a time range once more
+//
+// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+func (c *Client) ReplayEvents(ctx context.Context, id string, body ReplayEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplayEventsRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2958,6 +3061,53 @@ func NewPauseSubscriptionRequestWithBody(server string, id string, contentType s
 	return req, nil
 }
 
+// NewReplayEventsRequest calls the generic ReplayEvents builder with application/json body
+func NewReplayEventsRequest(server string, id string, body ReplayEventsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReplayEventsRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewReplayEventsRequestWithBody constructs an http.Request for the ReplayEvents method, with any body, and a specified content type
+func NewReplayEventsRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/subscriptions/%s/replay", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewRotateSecretRequest calls the generic RotateSecret builder with application/json body
 func NewRotateSecretRequest(server string, id string, body RotateSecretJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3396,6 +3546,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/subscriptions/{id}/pause (the `PauseSubscription` operationId).
 	PauseSubscriptionWithResponse(ctx context.Context, id string, body PauseSubscriptionJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseSubscriptionResponse, error)
+
+	// ReplayEventsWithBodyWithResponse Send events of a time range once more
+	//
+	// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+	ReplayEventsWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplayEventsResponse, error)
+
+	// ReplayEventsWithResponse Send events of a time range once more
+	//
+	// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+	ReplayEventsWithResponse(ctx context.Context, id string, body ReplayEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplayEventsResponse, error)
 
 	// RotateSecretWithBodyWithResponse Replace the signing secret
 	//
@@ -4394,6 +4562,54 @@ func (r PauseSubscriptionResponse) ContentType() string {
 	return ""
 }
 
+type ReplayEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Replayed
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReplayEventsResponse) GetJSON200() *Replayed {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReplayEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReplayEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReplayEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReplayEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReplayEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type RotateSecretResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4939,6 +5155,36 @@ func (c *ClientWithResponses) PauseSubscriptionWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParsePauseSubscriptionResponse(rsp)
+}
+
+// ReplayEventsWithBodyWithResponse Send events of a time range once more
+//
+// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+func (c *ClientWithResponses) ReplayEventsWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplayEventsResponse, error) {
+	rsp, err := c.ReplayEventsWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplayEventsResponse(rsp)
+}
+
+// ReplayEventsWithResponse Send events of a time range once more
+//
+// Makes each event of the range that the subscription's event types match a new delivery, whatever became of it before, behind what waits in its stream; of a stream in the order in which the events were written. The receiver sees the same webhook-id with a new postlane-stream-seq. Events that are no longer kept are not replayed: see kept_since of a dry run. It works in small batches, each kept as soon as it is done. Send the same request again until done is true; a request that is repeated or broken off replays nothing twice.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/subscriptions/{id}/replay (the `ReplayEvents` operationId).
+func (c *ClientWithResponses) ReplayEventsWithResponse(ctx context.Context, id string, body ReplayEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplayEventsResponse, error) {
+	rsp, err := c.ReplayEvents(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplayEventsResponse(rsp)
 }
 
 // RotateSecretWithBodyWithResponse Replace the signing secret
@@ -5653,6 +5899,39 @@ func ParsePauseSubscriptionResponse(rsp *http.Response) (*PauseSubscriptionRespo
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Subscription
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReplayEventsResponse parses an HTTP response from a ReplayEventsWithResponse call
+func ParseReplayEventsResponse(rsp *http.Response) (*ReplayEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReplayEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Replayed
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
