@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/pgtest/plans"
 	"github.com/postlane-go/postlane/internal/receiver"
 )
@@ -287,9 +288,7 @@ func TestReplayAndPruneTakeTurns(t *testing.T) {
 		b.is.NoErr(err)
 		pruned <- p
 	}()
-	for !one[bool](b, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 2 AND NOT granted") {
-		time.Sleep(time.Millisecond)
-	}
+	pgtest.WaitForBlocked(t, b.pool, 1)
 	b.is.NoErr(tx.Commit(b.ctx))
 	b.is.Equal(<-pruned, delivery.Pruned{})
 }
