@@ -71,6 +71,7 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 		default:
 			next(ctx)
 			e.Status = ctx.Status()
+			a.Replica.Wrote(context.WithoutCancel(ctx.Context()), who.ID)
 		}
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/pgerr"
+	"github.com/postlane-go/postlane/internal/replica"
 )
 
 // Config is what the API works with. Pool, Store and Sender are required.
@@ -37,6 +39,12 @@ type Config struct {
 	// Metrics answers GET /metrics, once it is known that an operator asks.
 	// Default: none; it is answered as what does not exist.
 	Metrics http.Handler
+
+	// Replica is a standby that lists are read from, and ReplicaPool and ReplicaStore are
+	// on it. Default: there is none.
+	Replica      *replica.Replica
+	ReplicaPool  *pgxpool.Pool
+	ReplicaStore *delivery.Store
 
 	// Rate is how many requests a second each key may make, and Burst how many at
 	// once after a pause. Default: 100, and twice Rate.
@@ -72,6 +80,8 @@ type api struct {
 	cursors  cursors
 	limits   *limits
 	document huma.API
+	// standby is the same on the replica; nil for none.
+	standby *api
 }
 
 // New returns the handler of /v1/, /metrics, /openapi.json and /docs.
@@ -91,6 +101,11 @@ func New(c Config) (http.Handler, error) {
 		limits: newLimits(c.Rate, c.Burst),
 	}
 	a.attempts = keys.NewAttempts(a.keys)
+	if c.Replica != nil {
+		standby := *a
+		standby.Pool, standby.Store, standby.audit = c.ReplicaPool, c.ReplicaStore, audit.New(c.ReplicaPool)
+		a.standby = &standby
+	}
 	mux := http.NewServeMux()
 	a.document = humago.New(mux, description())
 	a.document.UseMiddleware(a.admit)
@@ -183,5 +198,24 @@ func register[I, O any](a *api, op huma.Operation, f func(context.Context, *I) (
 			}
 		}
 		return nil, err
+	})
+}
+
+// registerList adds an operation that is read from the replica where there is one: for a
+// caller whose changes it has. What fails there, or is not there yet, is asked of the
+// primary.
+func registerList[I, O any](a *api, op huma.Operation, f func(*api, context.Context, *I) (*O, error)) {
+	register(a, op, func(ctx context.Context, in *I) (*O, error) {
+		if !a.Replica.Fresh(caller(ctx).ID) {
+			return f(a, ctx, in)
+		}
+		out, err := f(a.standby, ctx, in)
+		switch {
+		case err != nil && ctx.Err() == nil && pgerr.Standby(err):
+			a.Replica.Failed(err)
+		case !errors.Is(err, delivery.ErrNotFound):
+			return out, err
+		}
+		return f(a, ctx, in)
 	})
 }

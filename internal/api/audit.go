@@ -15,8 +15,8 @@ type listAudit struct {
 }
 
 func (a *api) auditRoutes() {
-	register(a, operation(http.MethodGet, "/v1/audit", "list-audit", tagAudit, "List what people and programs changed",
-		"Newest first: who, what, when, and what came of it. An outcome of null means that a process ended before it could tell."), a.listAudit)
+	registerList(a, operation(http.MethodGet, "/v1/audit", "list-audit", tagAudit, "List what people and programs changed",
+		"Newest first: who, what, when, and what came of it. An outcome of null means that a process ended before it could tell."), (*api).listAudit)
 }
 
 func (a *api) listAudit(ctx context.Context, in *listAudit) (*answer[view.List[view.Audit]], error) {

@@ -49,8 +49,8 @@ type discardDelivery struct {
 
 func (a *api) deliveryRoutes() {
 	const base = "/v1/subscriptions/{id}/deliveries"
-	register(a, operation(http.MethodGet, base, "list-deliveries", tagDeliveries, "List a subscription's deliveries",
-		"The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end."), a.listDeliveries)
+	registerList(a, operation(http.MethodGet, base, "list-deliveries", tagDeliveries, "List a subscription's deliveries",
+		"The log: what is pending, in flight and settled, without payloads. A delivery is listed from the commit of its event on: what an application wrote in a transaction that is still open is not there yet, and takes its place by its id when it is, behind the cursor of whoever has read past it. No request takes long, however large the log: where a filter leaves few of many, a page may hold fewer than limit, even none, and still have a next_cursor. Go on with it; null is the end."), (*api).listDeliveries)
 	register(a, operation(http.MethodGet, base+"/{delivery_id}", "get-delivery", tagDeliveries, "Get a delivery with its attempts",
 		"The attempts made after a manual retry say so, with when and who. An attempt's answer is the beginning of what the endpoint said, as text. No payload."), a.getDelivery)
 	register(a, operation(http.MethodPost, base+"/{delivery_id}/retry", "retry-delivery", tagDeliveries, "Retry a dead letter",

@@ -14,8 +14,8 @@ type listStreams struct {
 }
 
 func (a *api) streamRoutes() {
-	register(a, operation(http.MethodGet, "/v1/subscriptions/{id}/streams", "list-streams", tagStreams, "List what waits, stream by stream",
-		"In the order of the assets, those without one first: what stands at the head, why it waits, since when, and how many stand in the stream (counted up to 1,000)."), a.listStreams)
+	registerList(a, operation(http.MethodGet, "/v1/subscriptions/{id}/streams", "list-streams", tagStreams, "List what waits, stream by stream",
+		"In the order of the assets, those without one first: what stands at the head, why it waits, since when, and how many stand in the stream (counted up to 1,000)."), (*api).listStreams)
 }
 
 func (a *api) listStreams(ctx context.Context, in *listStreams) (*answer[view.List[view.Stream]], error) {

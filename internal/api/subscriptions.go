@@ -50,7 +50,7 @@ func (a *api) subscriptionRoutes() {
 		"Events that are written from now on reach it. The answer holds its signing secret, which no other answer but that of a rotation does, and explains how to verify what the endpoint receives.")
 	create.DefaultStatus = http.StatusCreated
 	register(a, create, a.createSubscription)
-	register(a, operation(http.MethodGet, base, "list-subscriptions", tagSubscriptions, "List subscriptions", "In the order of their ids."), a.listSubscriptions)
+	registerList(a, operation(http.MethodGet, base, "list-subscriptions", tagSubscriptions, "List subscriptions", "In the order of their ids."), (*api).listSubscriptions)
 	register(a, operation(http.MethodGet, base+"/{id}", "get-subscription", tagSubscriptions, "Get a subscription", ""), a.getSubscription)
 	register(a, operation(http.MethodPatch, base+"/{id}", "update-subscription", tagSubscriptions, "Change a subscription",
 		"What is absent stays as it is; null and an empty value are two other things. When this answers, no request with the old settings starts any more."), a.updateSubscription)

@@ -31,6 +31,9 @@ func (a *app) serveCommand() *cli.Command {
 			defer func() {
 				for _, d := range databases {
 					d.Pool.Close()
+					if d.Replica != nil {
+						d.Replica.Close()
+					}
 				}
 			}()
 			if err != nil {
@@ -67,6 +70,11 @@ func (a *app) databases(ctx context.Context, s settings.Settings) (list []server
 		}
 		if d.ListenURL != "" {
 			if one.Listen, err = pgx.ParseConfig(d.ListenURL); err != nil {
+				return list, err
+			}
+		}
+		if d.ReplicaURL != "" {
+			if one.Replica, err = newPool(ctx, d.ReplicaURL); err != nil {
 				return list, err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/dbgen"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/replica"
 )
 
 // Root is the path that everything of the console is under.
@@ -35,6 +36,12 @@ type Config struct {
 	// has several, each with a console of its own. Default: there is one.
 	Database  string
 	Databases []string
+
+	// Replica is a standby that pages are read from, and ReplicaPool and ReplicaStore are
+	// on it. Default: there is none.
+	Replica      *replica.Replica
+	ReplicaPool  *pgxpool.Pool
+	ReplicaStore *delivery.Store
 
 	// Session is how long a session lasts. Default: 12 hours.
 	Session time.Duration
@@ -65,6 +72,8 @@ type Console struct {
 	operator *[sha256.Size]byte
 	attempts *keys.Attempts
 	handler  http.Handler
+	// standby is the same on the replica; nil for none.
+	standby *Console
 }
 
 var queries = dbgen.New()
@@ -82,6 +91,11 @@ func New(c Config) (*Console, error) {
 	if c.OperatorKey != "" {
 		sum := sha256.Sum256([]byte(c.OperatorKey))
 		x.operator = &sum
+	}
+	if c.Replica != nil {
+		standby := *x
+		standby.Pool, standby.Store, standby.audit = c.ReplicaPool, c.ReplicaStore, audit.New(c.ReplicaPool)
+		x.standby = &standby
 	}
 	x.handler = x.outermost(x.routes())
 	return x, nil

@@ -34,6 +34,8 @@ type frame struct {
 	// the visitor may choose.
 	Database  string
 	Databases []string
+	// Replica tells an operator how far behind the replica is.
+	Replica string
 	// Here is the page's address, Path that without its parameters.
 	Here, Path string
 	Nav        []navigation
@@ -80,6 +82,7 @@ func (c *Console) frame(r *http.Request, v *visit) *frame {
 	f.Who, f.Token, f.Notice = v.who, v.token, v.notice()
 	if v.operator() {
 		f.Tenant, f.Database, f.Databases = v.tenant(), c.Database, c.Databases
+		f.Replica = c.replicaState()
 	}
 	f.Nav = []navigation{
 		{"Overview", v.path(""), "overview"},
@@ -93,6 +96,21 @@ func (c *Console) frame(r *http.Request, v *visit) *frame {
 	}
 	f.Nav = append(f.Nav, navigation{"Audit log", v.path("audit"), "audit"})
 	return f
+}
+
+// replicaState is how the replica is, in words; "" where there is none.
+func (c *Console) replicaState() string {
+	if c.Replica == nil {
+		return ""
+	}
+	lag, read := c.Replica.State()
+	switch {
+	case !read:
+		return "The replica is not read, but the primary"
+	case lag < time.Second:
+		return "Read from the replica, less than a second behind"
+	}
+	return "Read from the replica, " + lag.Round(time.Second).String() + " behind"
 }
 
 // page answers with a page.

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/pgerr"
 )
 
 // visit is one request of somebody who is signed in.
@@ -34,12 +36,31 @@ func (c *Console) showing(f func(*visit) error) http.HandlerFunc {
 		v := &visit{Console: c, w: w, r: r, ctx: r.Context()}
 		var err error
 		if v.who, v.token, err = c.session(r.Context(), r); err == nil {
-			err = f(v)
+			err = c.read(v, f)
 		}
 		if err != nil {
 			c.refuse(w, r, v, err)
 		}
 	}
+}
+
+// read makes a page from the replica, where there is one, for a visitor whose changes it
+// has. What fails there, or is not there yet, is asked of the primary: a page is written
+// when all of it is read.
+func (c *Console) read(v *visit, f func(*visit) error) error {
+	if !c.Replica.Fresh(v.who.ID) {
+		return f(v)
+	}
+	v.Console = c.standby
+	err := f(v)
+	v.Console = c
+	switch {
+	case err != nil && v.ctx.Err() == nil && pgerr.Standby(err):
+		c.Replica.Failed(err)
+	case !errors.Is(err, delivery.ErrNotFound):
+		return err
+	}
+	return f(v)
 }
 
 // acting is the handler of an action: a form of ours, from somebody who may write, on
@@ -74,6 +95,7 @@ func (c *Console) acting(name string, f func(*visit) error) http.HandlerFunc {
 		}
 		finish, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 		defer cancel()
+		c.Replica.Wrote(finish, v.who.ID)
 		if e := c.audit.End(finish, v.entry); e != nil {
 			c.Logger.Error("what came of an action could not be recorded", "error", e, "action", name, "target", v.entry.Target, "outcome", v.entry.Outcome)
 		}

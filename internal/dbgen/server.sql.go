@@ -9,6 +9,59 @@ import (
 	"context"
 )
 
+const ServerIdentity = `-- name: ServerIdentity :one
+SELECT system_identifier::bigint AS system, current_database()::text AS database FROM pg_control_system()
+`
+
+type ServerIdentityRow struct {
+	System   int64
+	Database string
+}
+
+// What a primary and its standbys have in common, and nothing else has.
+func (q *Queries) ServerIdentity(ctx context.Context, db DBTX) (*ServerIdentityRow, error) {
+	row := db.QueryRow(ctx, ServerIdentity)
+	var i ServerIdentityRow
+	err := row.Scan(&i.System, &i.Database)
+	return &i, err
+}
+
+const ServerPosition = `-- name: ServerPosition :one
+SELECT (at - CASE
+    WHEN at % pg_size_bytes(current_setting('wal_segment_size')) = 40 THEN 40
+    WHEN at % current_setting('wal_block_size')::bigint = 24 THEN 24
+    ELSE 0 END)::bigint AS position
+FROM (SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS at) AS now
+`
+
+// How far the primary has written: what a standby must have replayed to know of everything
+// -- Where the last record ends with its page, the primary names the place behind the next
+// page's header, to which a standby comes with the next record: that header is taken off,
+// or an idle standby would seem to be behind.
+func (q *Queries) ServerPosition(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, ServerPosition)
+	var position int64
+	err := row.Scan(&position)
+	return position, err
+}
+
+const ServerReplayed = `-- name: ServerReplayed :one
+SELECT pg_is_in_recovery() AS standby, coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::bigint AS position
+`
+
+type ServerReplayedRow struct {
+	Standby  bool
+	Position int64
+}
+
+// How far a standby has replayed. What is no standby has replayed nothing.
+func (q *Queries) ServerReplayed(ctx context.Context, db DBTX) (*ServerReplayedRow, error) {
+	row := db.QueryRow(ctx, ServerReplayed)
+	var i ServerReplayedRow
+	err := row.Scan(&i.Standby, &i.Position)
+	return &i, err
+}
+
 const ServerWritable = `-- name: ServerWritable :one
 SELECT (current_setting('transaction_read_only') = 'off')::boolean AS writable
 `

@@ -70,6 +70,29 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	value(ch, poolWaited, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
 }
 
+// Replica is what is read of a replica: *replica.Replica is one.
+type Replica interface {
+	State() (lag time.Duration, read bool)
+}
+
+// WatchReplica adds how far a replica is behind. Once.
+func (d *Database) WatchReplica(r Replica) error { return d.registry.Register(replicaCollector{r}) }
+
+type replicaCollector struct{ replica Replica }
+
+var (
+	replicaRead = desc("postlane_replica_read", "Whether lists and pages are read from the replica: 0 while it is away or too far behind, and the primary is read.")
+	replicaLag  = desc("postlane_replica_lag_seconds", "How far the replica was behind when it was last asked, to a second.")
+)
+
+func (replicaCollector) Describe(ch chan<- *prometheus.Desc) { ch <- replicaRead; ch <- replicaLag }
+
+func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
+	lag, read := c.replica.State()
+	value(ch, replicaRead, prometheus.GaugeValue, flag(read))
+	value(ch, replicaLag, prometheus.GaugeValue, lag.Seconds())
+}
+
 // Relay is what is read of a relay of the outbox: *outbox.Relay is one.
 type Relay interface {
 	Stats() outbox.Stats

@@ -154,12 +154,6 @@ func (d *Database) Observer() delivery.Observer {
 
 // Watch adds what a dispatcher can tell of itself. Once.
 func (d *Database) Watch(dispatcher *delivery.Dispatcher) error {
-	flag := func(b bool) float64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
 	for _, g := range []struct {
 		name, help string
 		value      func() float64
@@ -176,3 +170,10 @@ func (d *Database) Watch(dispatcher *delivery.Dispatcher) error {
 
 // Pruned counts removed rows of a kind.
 func (d *Database) Pruned(kind string, rows int64) { d.pruned.WithLabelValues(kind).Add(float64(rows)) }
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -33,3 +33,18 @@ func NotText(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "22021" // character_not_in_repertoire
 }
+
+// Standby reports whether an error is one that a standby makes and its primary would not:
+// it is away, or broke off a read to go on replaying.
+func Standby(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "40001": // conflict with recovery
+			return true
+		case "57014": // took too long, and would there too
+			return false
+		}
+	}
+	return Away(err)
+}

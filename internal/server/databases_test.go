@@ -165,7 +165,7 @@ func (f *fleet) deliver(i int, id string) {
 	f.is.Equal(<-f.arrived, id)
 	f.delivered[i]++
 	settled := fmt.Sprintf(`postlane_deliveries_settled_total{database="%s",outcome="delivered",state="delivered"} %d`, names[i], f.delivered[i])
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
 		if _, text := f.do("GET", "/metrics", ""); strings.Contains(text, settled) {
@@ -177,7 +177,7 @@ func (f *fleet) deliver(i int, id string) {
 // until reads the readiness until its databases are as told.
 func (f *fleet) until(status int, first, second string) {
 	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
 		got, v, _ := f.call("", "", "GET", "/readyz", "")

@@ -19,6 +19,7 @@ import (
 	"github.com/postlane-go/postlane/internal/keys"
 	"github.com/postlane-go/postlane/internal/metrics"
 	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/replica"
 	"github.com/postlane-go/postlane/internal/retention"
 	"github.com/postlane-go/postlane/outbox"
 )
@@ -31,6 +32,9 @@ type Database struct {
 	Store *delivery.Store
 	// Listen is where to listen for wake-ups. Default: as the pool connects.
 	Listen *pgx.ConnConfig
+	// Replica is a standby that lists and pages are read from. Default: none; the primary
+	// is read.
+	Replica *pgxpool.Pool
 }
 
 // member is what a server does for one database.
@@ -44,6 +48,7 @@ type member struct {
 	api        http.Handler
 	console    *console.Console
 	retention  retention.Config
+	replica    *replica.Replica // nil for none
 }
 
 // newMember prepares the work for a database, which need not answer yet.
@@ -64,10 +69,15 @@ func newMember(c Config, d Database, all *metrics.Metrics) (*member, error) {
 	if err := m.counts.Watch(m.dispatcher); err != nil {
 		return nil, err
 	}
+	replicaStore, err := m.watchReplica(c)
+	if err != nil {
+		return nil, err
+	}
 	m.keys = keys.New(d.Pool, c.Settings.OperatorKey)
 	m.api, err = api.New(api.Config{
 		Pool: d.Pool, Store: d.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey,
 		CursorKey: c.Settings.Keyring.Derive("cursors"), Rate: c.Settings.Rate, Metrics: all, Logger: m.log,
+		Replica: m.replica, ReplicaPool: d.Replica, ReplicaStore: replicaStore,
 	})
 	if err != nil {
 		return nil, err
@@ -75,6 +85,7 @@ func newMember(c Config, d Database, all *metrics.Metrics) (*member, error) {
 	m.console, err = console.New(console.Config{
 		Pool: d.Pool, Store: d.Store, Sender: c.Dispatcher.Sender, OperatorKey: c.Settings.OperatorKey, Logger: m.log,
 		Database: label, Databases: c.names(),
+		Replica: m.replica, ReplicaPool: d.Replica, ReplicaStore: replicaStore,
 	})
 	if err != nil {
 		return nil, err
@@ -93,6 +104,18 @@ func newMember(c Config, d Database, all *metrics.Metrics) (*member, error) {
 	}
 	m.retention = retention.Config{Pool: d.Pool, Store: d.Store, Keep: c.Settings.Keep, Counted: m.counts.Pruned, Logger: m.log}
 	return m, nil
+}
+
+// watchReplica returns a store on the replica, if there is one.
+func (m *member) watchReplica(c Config) (*delivery.Store, error) {
+	if m.Replica == nil {
+		return nil, nil
+	}
+	m.replica = replica.New(m.Pool, m.Replica, m.log)
+	if err := m.counts.WatchReplica(m.replica); err != nil {
+		return nil, err
+	}
+	return delivery.NewStore(m.Replica, delivery.StoreConfig{Keyring: c.Settings.Keyring})
 }
 
 // check reports why the database cannot be worked with.
@@ -146,6 +169,9 @@ func (m *member) run(ctx context.Context) error {
 			relayed = m.relay.Run(ctx)
 			stop()
 		})
+	}
+	if m.replica != nil {
+		parts.Go(func() { m.replica.Run(ctx) })
 	}
 	parts.Go(func() { m.console.Count(ctx) })
 	parts.Go(func() { retention.Run(ctx, m.retention) })

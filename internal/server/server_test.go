@@ -46,12 +46,15 @@ type options struct {
 	policy guard.Policy
 	sender sender.Config
 	relay  string
+	// replica is a standby to read from, and logger is told what happens.
+	replica *pgxpool.Pool
+	logger  *slog.Logger
 }
 
 func start(t *testing.T, change ...func(*options)) *running {
 	t.Helper()
 	r := &running{is: is.New(t), done: make(chan error, 1)}
-	o := options{policy: guard.Policy{Development: true}}
+	o := options{policy: guard.Policy{Development: true}, logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&o)
 	}
@@ -75,7 +78,7 @@ func start(t *testing.T, change ...func(*options)) *running {
 	go func() {
 		r.done <- server.Run(ctx, server.Config{
 			Settings:  settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring, Relay: o.relay},
-			Databases: []server.Database{{Pool: pool, Store: store}}, Dispatcher: delivery.Config{Sender: snd}, Logger: slog.New(slog.DiscardHandler),
+			Databases: []server.Database{{Pool: pool, Store: store, Replica: o.replica}}, Dispatcher: delivery.Config{Sender: snd}, Logger: o.logger,
 			Ready: func(a net.Addr) { ready <- a },
 		})
 	}()
@@ -96,9 +99,14 @@ func start(t *testing.T, change ...func(*options)) *running {
 
 // do makes a request with the operator's key.
 func (r *running) do(method, path, body string) (status int, text string) {
+	return r.as(operatorKey, method, path, body)
+}
+
+// as makes a request with a key.
+func (r *running) as(key, method, path, body string) (status int, text string) {
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	r.is.NoErr(err)
-	req.Header.Set("Authorization", "Bearer "+operatorKey)
+	req.Header.Set("Authorization", "Bearer "+key)
 	resp, err := r.client.Do(req)
 	r.is.NoErr(err)
 	defer resp.Body.Close()

@@ -22,6 +22,8 @@ type Database struct {
 	URL string
 	// ListenURL is where to listen for wake-ups; "": as URL.
 	ListenURL string
+	// ReplicaURL is a standby that lists and pages are read from; "": none.
+	ReplicaURL string
 }
 
 // ParseDatabases reads what -database-url may hold: one connection string, or several
@@ -82,6 +84,7 @@ func readDatabases(c *cli.Command, refuse func(name, problem string)) []Database
 		return nil
 	}
 	beside(c, list, "listen-database-url", refuse, func(d *Database) *string { return &d.ListenURL })
+	beside(c, list, "replica-url", refuse, func(d *Database) *string { return &d.ReplicaURL })
 	chosen := c.String("database")
 	if chosen == "" {
 		return list

@@ -80,6 +80,7 @@ func Flags(need Need) []cli.Flag {
 	if need&NeedListen != 0 {
 		flags = append(flags,
 			flag("listen", "127.0.0.1:8080", "the address that the server listens on"),
+			flag("replica-url", "", "a streaming standby that the console's pages and the API's lists are read from; with several databases as many, in the same order"),
 			flag("operator-key", "", "the operator's API key. Prefer the environment: flags show in process lists"),
 			&cli.FloatFlag{Name: "rate-limit", Value: 100, Usage: "requests a second that each API key may make, twice as many at once", Sources: cli.EnvVars(Env("rate-limit"))})
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -50,7 +49,9 @@ func startCluster(ctx context.Context, dir string, disks bool) (*cluster, error)
 		}
 		c.nodes[i] = n
 	}
-	if err := c.nodes[0].start(ctx); err != nil {
+	first := c.nodes[0]
+	var err error
+	if first.server, err = postgres.Start(ctx, first.config()); err != nil {
 		return c, err
 	}
 	if err := c.lead(0); err != nil {
@@ -59,8 +60,8 @@ func startCluster(ctx context.Context, dir string, disks bool) (*cluster, error)
 	return c, c.attach(ctx)
 }
 
-func (n *node) start(ctx context.Context) (err error) {
-	n.server, err = postgres.Start(ctx, postgres.Config{
+func (n *node) config() postgres.Config {
+	return postgres.Config{
 		Dir: n.data(), MaxConnections: 150, SharedBuffers: "64MB", StopTimeout: 5 * time.Second,
 		Settings: map[string]string{
 			"max_wal_size": "192MB", "min_wal_size": "32MB", "wal_keep_size": "64MB",
@@ -68,8 +69,7 @@ func (n *node) start(ctx context.Context) (err error) {
 			// A client in a black hole must not keep its locks for ever.
 			"idle_in_transaction_session_timeout": "10s",
 		},
-	})
-	return err
+	}
 }
 
 // restart starts its server again, after it was shut down fast if it runs.
@@ -172,15 +172,8 @@ func (c *cluster) attach(ctx context.Context) error {
 	if err := os.RemoveAll(standby.data()); err != nil {
 		return err
 	}
-	backup := exec.CommandContext(ctx, filepath.Join(primary.server.Binaries().Dir, "pg_basebackup"),
-		"--pgdata", standby.data(), "--dbname", primary.server.URL("postgres")+"&application_name=standby", "--write-recovery-conf", "--checkpoint=fast")
-	if said, err := backup.CombinedOutput(); err != nil {
-		return fmt.Errorf("pg_basebackup: %w: %s", err, said)
-	}
-	if err := sameOwner(primary.data(), standby.data()); err != nil {
-		return err
-	}
-	if err := standby.start(ctx); err != nil {
+	var err error
+	if standby.server, err = postgres.StartStandby(ctx, primary.server, "standby", standby.config()); err != nil {
 		return err
 	}
 	if err := c.exec(ctx, "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()"); err != nil {

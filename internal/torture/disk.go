@@ -3,7 +3,6 @@ package torture
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,32 +22,6 @@ func serverPid(dir string) (int, error) {
 	}
 	first, _, _ := strings.Cut(string(content), "\n")
 	return strconv.Atoi(strings.TrimSpace(first))
-}
-
-// sameOwner gives a directory and all in it to the owner of another.
-func sameOwner(as, dir string) error {
-	info, err := os.Stat(as)
-	if err != nil {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || os.Geteuid() != 0 {
-		return nil
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
-		return err
-	}
-	return fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return root.Lchown(path, int(owner.Uid), int(owner.Gid))
-	})
 }
 
 // fill leaves no room on a node's disk for as long as given. A server that this ended
