@@ -45,6 +45,12 @@ type Settings struct {
 	// match nothing.
 	EventTypes []string
 
+	// Conditions are what an event's payload has to meet, all of them. A payload that
+	// is not JSON (application/json, or +json), or that PostgreSQL's jsonb cannot
+	// hold, meets none. They are judged when an event is enqueued. At most 20.
+	// Default: none.
+	Conditions []Condition
+
 	// OnDead says whether a dead letter holds its stream. Default: Continue.
 	OnDead OnDead
 
@@ -115,6 +121,9 @@ func (s *Settings) check() error {
 	if problem := s.RateLimit.problem(); problem != "" {
 		return bad("RateLimit", "%s", problem)
 	}
+	if err := s.checkConditions(); err != nil {
+		return err
+	}
 	return s.checkHeaders()
 }
 
@@ -151,7 +160,8 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 		Settings: Settings{
 			URL: r.Url, Description: r.Description, EventTypes: r.EventTypes, OnDead: OnDead(r.OnDead),
 			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter), V1a: r.PublicKey != nil,
-			RateLimit: rateOf(r),
+			RateLimit:  rateOf(r),
+			Conditions: conditionsOf(r.Conditions),
 		},
 		HeaderNames: r.HeaderNames,
 		State:       State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),

@@ -39,7 +39,7 @@ func (s *Store) CreateSubscription(ctx context.Context, tenant string, settings 
 	err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
 		row, err = queries.SubscriptionCreate(ctx, tx, &dbgen.SubscriptionCreateParams{
 			ID: int64(id), Tenant: tenant, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
-			MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter,
+			MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions,
 		})
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, id SubscriptionID, chang
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
 			row, err = queries.SubscriptionUpdate(ctx, tx, &dbgen.SubscriptionUpdateParams{
 				ID: int64(id), Revision: sub.Revision, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
-				MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter,
+				MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions,
 			})
 			if err != nil {
 				return err
@@ -225,6 +225,7 @@ type settingsRow struct {
 	onDead                    string
 	maxAttempts, disableAfter int32
 	maxInFlight               *int32
+	conditions                []byte
 }
 
 func (s *Settings) written() settingsRow {
@@ -233,6 +234,7 @@ func (s *Settings) written() settingsRow {
 		onDead:       string(cmp.Or(s.OnDead, Continue)),
 		maxAttempts:  int32(cmp.Or(s.MaxAttempts, defaultMaxAttempts)),
 		disableAfter: int32(max(cmp.Or(s.DisableAfter, defaultDisableAfter), 0)),
+		conditions:   conditionsRow(s.Conditions),
 	}
 	if row.eventTypes == nil {
 		row.eventTypes = []string{"*"}

@@ -64,7 +64,7 @@ GRANT INSERT ON postlane.deliveries, postlane.outbox_pending, postlane.outbox_sc
 GRANT USAGE ON SEQUENCE postlane.delivery_seq, postlane.outbox_seq TO postlane_app;
 GRANT SELECT, UPDATE ON SEQUENCE postlane.wake_seq TO postlane_app;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA postlane TO postlane_app;
-REVOKE EXECUTE ON FUNCTION postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]) FROM postlane_app;
+REVOKE EXECUTE ON FUNCTION postlane.conditions_path(jsonb), postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]) FROM postlane_app;
 
 -- The dispatcher. Of a subscription it changes what its deliveries' outcomes say.
 GRANT SELECT ON postlane.subscriptions, postlane.subscription_secrets, postlane.events TO postlane_dispatcher;
@@ -96,7 +96,8 @@ GRANT UPDATE ON postlane.statistics_progress, postlane.outbox_holds TO postlane_
 GRANT INSERT ON postlane.outbox_pending TO postlane_operator;
 GRANT DELETE ON postlane.outbox_parked TO postlane_operator;
 GRANT USAGE ON SEQUENCE postlane.delivery_seq TO postlane_operator;
-GRANT EXECUTE ON FUNCTION postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]), postlane.matches(text, text)
+GRANT EXECUTE ON FUNCTION postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]), postlane.matches(text, text),
+    postlane.event_json(bytea, text), postlane.conditions_path(jsonb)
     TO postlane_operator;
 
 -- Retention.

@@ -229,7 +229,8 @@ func failure(err error) error {
 var fields = map[string]string{
 	"URL": "body.url", "EventTypes": "body.event_types", "OnDead": "body.on_dead", "MaxAttempts": "body.max_attempts",
 	"MaxInFlight": "body.max_in_flight", "RateLimit": "body.rate_limit", "DisableAfter": "body.disable_after", "Description": "body.description", "Headers": "body.headers",
-	"Tenant": "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
+	"Conditions": "body.conditions",
+	"Tenant":     "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
 	"ID": "body.id", "Since": "body.since", "Until": "body.until", "Asset": "body.asset",
 }
 

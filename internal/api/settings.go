@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/view"
 )
 
 // Settings are those of a subscription as a request gives them: what is absent stays as
@@ -12,6 +13,7 @@ type Settings struct {
 	URL          Optional[string]            `json:"url,omitzero" nullable:"false" maxLength:"2048" doc:"The endpoint: https, at a public address" example:"https://example.com/hooks"`
 	Description  Optional[string]            `json:"description,omitzero" doc:"For people; null: none"`
 	EventTypes   Optional[[]string]          `json:"event_types,omitzero" minItems:"1" maxItems:"100" doc:"The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused"`
+	Conditions   Optional[[]view.Condition]  `json:"conditions,omitzero" maxItems:"20" doc:"What the payload of an event has to meet, all of them; only payloads of JSON do. A new value replaces all; null: none"`
 	OnDead       Optional[string]            `json:"on_dead,omitzero" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it; null: continue"`
 	MaxAttempts  Optional[int]               `json:"max_attempts,omitzero" minimum:"1" maximum:"1000" doc:"After how many failed attempts a delivery is dead; null: the default, 8"`
 	MaxInFlight  Optional[int]               `json:"max_in_flight,omitzero" minimum:"1" maximum:"10000" doc:"Most requests open to the endpoint; null: the dispatcher's own limit"`
@@ -40,6 +42,12 @@ func (in *Settings) apply(s *delivery.Settings) error {
 	}
 	if in.EventTypes.Set {
 		s.EventTypes = in.EventTypes.Value
+	}
+	if in.Conditions.Set {
+		s.Conditions = nil
+		for _, c := range in.Conditions.Value {
+			s.Conditions = append(s.Conditions, c.Condition())
+		}
 	}
 	if in.OnDead.Set {
 		s.OnDead = delivery.OnDead(in.OnDead.Value)
@@ -81,7 +89,7 @@ func (in *Settings) names() string {
 		name string
 		set  bool
 	}{
-		{"url", in.URL.Set}, {"description", in.Description.Set}, {"event_types", in.EventTypes.Set}, {"on_dead", in.OnDead.Set},
+		{"url", in.URL.Set}, {"description", in.Description.Set}, {"event_types", in.EventTypes.Set}, {"conditions", in.Conditions.Set}, {"on_dead", in.OnDead.Set},
 		{"max_attempts", in.MaxAttempts.Set}, {"max_in_flight", in.MaxInFlight.Set}, {"rate_limit", in.RateLimit.Set}, {"disable_after", in.DisableAfter.Set},
 		{"v1a", in.V1a.Set}, {"headers", in.Headers.Set},
 	} {

@@ -290,3 +290,27 @@ func TestUnknownIsRefusedByName(t *testing.T) {
 	}
 	b.is.Equal(b.do(b.acme, "DELETE", "/v1/subscriptions", nil).header.Get("Allow"), "GET, HEAD, POST")
 }
+
+func TestConditionsAreSetShownAndRemoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := b.subscribe(map[string]any{"conditions": json.RawMessage(`[{"path":"data.id","op":"eq","value":12345678901234567890},{"path":"data.note","op":"exists"}]`)})
+	shown := func() string {
+		var s struct{ Conditions json.RawMessage }
+		b.is.NoErr(json.Unmarshal(b.want(200, b.acme, "GET", path, nil).body, &s))
+		return string(s.Conditions)
+	}
+	const want = `[{"path":"data.id","op":"eq","value":12345678901234567890},{"path":"data.note","op":"exists","value":true}]`
+	b.is.Equal(shown(), want)
+	b.want(200, b.acme, "PATCH", path, map[string]any{"description": "x"})
+	b.is.Equal(shown(), want)
+	for body, part := range map[string]string{
+		`{"conditions":[{"path":"a b","op":"exists"}]}`: "body.conditions", `{"conditions":[{"path":"a","op":"like","value":1}]}`: "body.conditions[0].op",
+		`{"conditions":[{"path":"a","op":"gt"}]}`: "needs a number or a string", `{"conditions":[{"path":"a"}]}`: "op",
+	} {
+		b.is.True(strings.Contains(b.refused("invalid", b.do(b.acme, "PATCH", path, json.RawMessage(body))), part))
+	}
+	b.is.Equal(shown(), want)
+	b.want(200, b.acme, "PATCH", path, map[string]any{"conditions": nil})
+	b.is.Equal(shown(), "[]")
+}

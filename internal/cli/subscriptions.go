@@ -108,6 +108,8 @@ func settingFlags() []cli.Flag {
 		&cli.StringFlag{Name: "url", Usage: "the endpoint"},
 		&cli.StringFlag{Name: "description", Usage: "for people"},
 		&cli.StringFlag{Name: "event-types", Usage: "comma-separated: exact (invoice.paid), by prefix (invoice.*) or * (default: *)"},
+		&cli.StringSliceFlag{Name: "condition", Usage: "`PATH OP VALUE`, which the payload has to meet, such as 'data.amount gte 100'; repeat for more; replaces those there were"},
+		&cli.BoolFlag{Name: "no-conditions", Usage: "want every payload again"},
 		&cli.StringFlag{Name: "on-dead", Usage: "what a dead letter does to its stream: continue or hold (default: continue)"},
 		&cli.IntFlag{Name: "max-attempts", HideDefault: true, Usage: "failed attempts after which a delivery is dead (default: 8)"},
 		&cli.IntFlag{Name: "subscription-max-in-flight", HideDefault: true, Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
@@ -130,6 +132,9 @@ func applySettings(c *cli.Command, s *delivery.Settings) error {
 	}
 	if c.IsSet("event-types") {
 		s.EventTypes = strings.Split(c.String("event-types"), ",")
+	}
+	if err := applyConditions(c, s); err != nil {
+		return err
 	}
 	if c.IsSet("on-dead") {
 		s.OnDead = delivery.OnDead(c.String("on-dead"))
@@ -156,6 +161,20 @@ func applySettings(c *cli.Command, s *delivery.Settings) error {
 		if s.RateLimit, err = delivery.ParseRate(c.String("rate-limit")); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func applyConditions(c *cli.Command, s *delivery.Settings) error {
+	if c.IsSet("condition") || c.Bool("no-conditions") {
+		s.Conditions = nil
+	}
+	for _, text := range c.StringSlice("condition") {
+		condition, err := delivery.ParseCondition(text)
+		if err != nil {
+			return err
+		}
+		s.Conditions = append(s.Conditions, condition)
 	}
 	return nil
 }
@@ -324,6 +343,9 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 		row("description", *v.Description)
 	}
 	row("event types", strings.Join(v.EventTypes, ", "))
+	for _, c := range v.Conditions {
+		row("condition", fmt.Sprintf("%s %s %s", c.Path, c.Op, c.Value))
+	}
 	state := v.State + " since " + v.StateSince.Format(time.RFC3339)
 	if v.StateReason != nil {
 		state += " (" + *v.StateReason + ")"

@@ -21,7 +21,7 @@ type endpointForm struct {
 	Tenant, URL, Description, EventTypes, OnDead string
 	MaxAttempts, MaxInFlight, DisableAfter       string
 	RateLimit                                    string
-	Headers                                      string
+	Headers, Conditions                          string
 	V1a, DropHeaders                             bool
 }
 
@@ -41,6 +41,9 @@ func (v *visit) editingEndpoint() error {
 		OnDead: string(sub.OnDead), MaxAttempts: strconv.Itoa(sub.MaxAttempts), V1a: sub.V1a,
 		RateLimit: sub.RateLimit.String(),
 	}
+	for _, c := range sub.Conditions {
+		f.Conditions += c.String() + "\n"
+	}
 	if sub.MaxInFlight > 0 {
 		f.MaxInFlight = strconv.Itoa(sub.MaxInFlight)
 	}
@@ -54,7 +57,7 @@ func (v *visit) editingEndpoint() error {
 func (v *visit) typed() *endpointForm {
 	return &endpointForm{
 		Tenant: v.form("for"), URL: v.form("url"), Description: v.form("description"), EventTypes: v.form("event_types"), OnDead: v.form("on_dead"),
-		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.form("headers"),
+		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.form("headers"), Conditions: v.form("conditions"),
 		RateLimit: v.form("rate_limit"), V1a: v.form("v1a") != "", DropHeaders: v.form("drop_headers") != "",
 	}
 }
@@ -74,6 +77,17 @@ func (f *endpointForm) apply(s *delivery.Settings) error {
 	s.EventTypes = words(f.EventTypes)
 	if len(s.EventTypes) == 0 {
 		return invalid("Say which event types it wants: * is all of them.")
+	}
+	s.Conditions = nil
+	for line := range strings.Lines(f.Conditions) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		c, err := delivery.ParseCondition(line)
+		if err != nil {
+			return err
+		}
+		s.Conditions = append(s.Conditions, c)
 	}
 	for _, n := range []struct {
 		text, name string
@@ -168,7 +182,7 @@ func (v *visit) updateEndpoint() error {
 	}
 	f := v.typed()
 	f.Sub, f.Tenant = sub, sub.Tenant
-	v.note("sets url, description, event_types, on_dead, max_attempts, max_in_flight, rate_limit, disable_after, v1a")
+	v.note("sets url, description, event_types, conditions, on_dead, max_attempts, max_in_flight, rate_limit, disable_after, v1a")
 	if f.Headers != "" || f.DropHeaders {
 		v.note(v.entry.Detail + ", headers")
 	}

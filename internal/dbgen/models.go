@@ -73,4 +73,5 @@ type PostlaneSubscriptions struct {
 	HeaderNames  []string
 	RateLimit    *int32
 	RatePerS     *int32
+	Conditions   []byte
 }

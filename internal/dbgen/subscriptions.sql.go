@@ -38,9 +38,10 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 }
 
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
-INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
+INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+        $10)
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
 `
 
 type SubscriptionCreateParams struct {
@@ -53,6 +54,7 @@ type SubscriptionCreateParams struct {
 	MaxAttempts  int32
 	MaxInFlight  *int32
 	DisableAfter int32
+	Conditions   []byte
 }
 
 func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *SubscriptionCreateParams) (*PostlaneSubscriptions, error) {
@@ -66,6 +68,7 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		arg.MaxAttempts,
 		arg.MaxInFlight,
 		arg.DisableAfter,
+		arg.Conditions,
 	)
 	var i PostlaneSubscriptions
 	err := row.Scan(
@@ -92,6 +95,7 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Conditions,
 	)
 	return &i, err
 }
@@ -113,7 +117,7 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*PostlaneSubscriptions, error) {
@@ -143,12 +147,13 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Conditions,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s FROM postlane.subscriptions
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions FROM postlane.subscriptions
 WHERE id > $1 AND deleted_at IS NULL AND ($2::text = '' OR tenant = $2::text)
 ORDER BY id LIMIT $3::integer
 `
@@ -193,6 +198,7 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.HeaderNames,
 			&i.RateLimit,
 			&i.RatePerS,
+			&i.Conditions,
 		); err != nil {
 			return nil, err
 		}
@@ -315,7 +321,7 @@ SET state = $1,
     failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
     revision = s.revision + 1, updated_at = now()
 WHERE s.id = $3 AND s.deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
 `
 
 type SubscriptionSetStateParams struct {
@@ -352,6 +358,7 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Conditions,
 	)
 	return &i, err
 }
@@ -418,9 +425,10 @@ const SubscriptionUpdate = `-- name: SubscriptionUpdate :one
 UPDATE postlane.subscriptions
 SET url = $1, description = $2, event_types = $3, on_dead = $4,
     max_attempts = $5, max_in_flight = $6, disable_after = $7,
+    conditions = $8,
     revision = revision + 1, updated_at = now()
-WHERE id = $8 AND revision = $9 AND deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s
+WHERE id = $9 AND revision = $10 AND deleted_at IS NULL
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
 `
 
 type SubscriptionUpdateParams struct {
@@ -431,6 +439,7 @@ type SubscriptionUpdateParams struct {
 	MaxAttempts  int32
 	MaxInFlight  *int32
 	DisableAfter int32
+	Conditions   []byte
 	ID           int64
 	Revision     int64
 }
@@ -447,6 +456,7 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		arg.MaxAttempts,
 		arg.MaxInFlight,
 		arg.DisableAfter,
+		arg.Conditions,
 		arg.ID,
 		arg.Revision,
 	)
@@ -475,6 +485,7 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Conditions,
 	)
 	return &i, err
 }

@@ -33,25 +33,26 @@ func NewList[T any](items []T, next string) List[T] {
 
 // Subscription is delivery.Subscription.
 type Subscription struct {
-	ID           string    `json:"id"`
-	Tenant       string    `json:"tenant"`
-	URL          string    `json:"url"`
-	Description  *string   `json:"description"`
-	EventTypes   []string  `json:"event_types" doc:"Exact (invoice.paid), by prefix (invoice.*) or all (*)"`
-	State        string    `json:"state" enum:"active,paused,disabled" doc:"active; paused by a person; disabled by the system. What is pending stays, in order"`
-	StateReason  *string   `json:"state_reason" doc:"Why, where somebody or something said"`
-	StateSince   time.Time `json:"state_since"`
-	OnDead       string    `json:"on_dead" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it"`
-	MaxAttempts  int       `json:"max_attempts"`
-	MaxInFlight  *int      `json:"max_in_flight" doc:"null: the dispatcher's own limit"`
-	RateLimit    *string   `json:"rate_limit" doc:"Requests per time, such as 100/s, 10/m or 10/30s; null: none"`
-	DisableAfter *int      `json:"disable_after" doc:"null: never"`
-	FailureCount int       `json:"failure_count" doc:"Deliveries that died in a row"`
-	HeaderNames  []string  `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
-	V1a          bool      `json:"v1a"`
-	PublicKey    *string   `json:"public_key" doc:"Verifies v1a signatures (whpk_); null without them"`
-	CreatedAt    time.Time `json:"created_at"`
-	UpdatedAt    time.Time `json:"updated_at"`
+	ID           string      `json:"id"`
+	Tenant       string      `json:"tenant"`
+	URL          string      `json:"url"`
+	Description  *string     `json:"description"`
+	EventTypes   []string    `json:"event_types" doc:"Exact (invoice.paid), by prefix (invoice.*) or all (*)"`
+	Conditions   []Condition `json:"conditions" doc:"What the payload of an event has to meet, all of them"`
+	State        string      `json:"state" enum:"active,paused,disabled" doc:"active; paused by a person; disabled by the system. What is pending stays, in order"`
+	StateReason  *string     `json:"state_reason" doc:"Why, where somebody or something said"`
+	StateSince   time.Time   `json:"state_since"`
+	OnDead       string      `json:"on_dead" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it"`
+	MaxAttempts  int         `json:"max_attempts"`
+	MaxInFlight  *int        `json:"max_in_flight" doc:"null: the dispatcher's own limit"`
+	RateLimit    *string     `json:"rate_limit" doc:"Requests per time, such as 100/s, 10/m or 10/30s; null: none"`
+	DisableAfter *int        `json:"disable_after" doc:"null: never"`
+	FailureCount int         `json:"failure_count" doc:"Deliveries that died in a row"`
+	HeaderNames  []string    `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
+	V1a          bool        `json:"v1a"`
+	PublicKey    *string     `json:"public_key" doc:"Verifies v1a signatures (whpk_); null without them"`
+	CreatedAt    time.Time   `json:"created_at"`
+	UpdatedAt    time.Time   `json:"updated_at"`
 }
 
 // NewSubscription returns the view of a subscription.
@@ -65,6 +66,7 @@ func NewSubscription(s *delivery.Subscription) Subscription {
 	if s.DisableAfter > 0 {
 		v.DisableAfter = &s.DisableAfter
 	}
+	v.Conditions = newConditions(s.Conditions)
 	return v
 }
 

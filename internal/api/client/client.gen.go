@@ -17,6 +17,45 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for ConditionOp.
+const (
+	Eq     ConditionOp = "eq"
+	Exists ConditionOp = "exists"
+	Gt     ConditionOp = "gt"
+	Gte    ConditionOp = "gte"
+	In     ConditionOp = "in"
+	Lt     ConditionOp = "lt"
+	Lte    ConditionOp = "lte"
+	Ne     ConditionOp = "ne"
+	Prefix ConditionOp = "prefix"
+)
+
+// Valid indicates whether the value is a known member of the ConditionOp enum.
+func (e ConditionOp) Valid() bool {
+	switch e {
+	case Eq:
+		return true
+	case Exists:
+		return true
+	case Gt:
+		return true
+	case Gte:
+		return true
+	case In:
+		return true
+	case Lt:
+		return true
+	case Lte:
+		return true
+	case Ne:
+		return true
+	case Prefix:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateKeyBodyScope.
 const (
 	CreateKeyBodyScopeRead  CreateKeyBodyScope = "read"
@@ -361,6 +400,27 @@ type Audit struct {
 	Tenant  *string `json:"tenant"`
 }
 
+// Condition defines model for Condition.
+type Condition struct {
+	// Op What is asked of it
+	//
+	// Example: gte
+	Op ConditionOp `json:"op"`
+
+	// Path Leads to a value of the payload: keys with full stops between
+	//
+	// Example: data.amount
+	Path string `json:"path"`
+
+	// Value What it is asked with: a list of values for in, true or false for exists, otherwise a string, a number, a boolean or null. Absent: null, or true for exists
+	Value interface{} `json:"value,omitempty"`
+}
+
+// ConditionOp What is asked of it
+//
+// Example: gte
+type ConditionOp string
+
 // CreateKeyBody defines model for CreateKeyBody.
 type CreateKeyBody struct {
 	// Name Who or what will use it
@@ -587,6 +647,9 @@ type NewEvent struct {
 
 // NewSubscriptionBody defines model for NewSubscriptionBody.
 type NewSubscriptionBody struct {
+	// Conditions What the payload of an event has to meet, all of them; only payloads of JSON do. A new value replaces all; null: none
+	Conditions *[]Condition `json:"conditions,omitempty"`
+
 	// Description For people; null: none
 	Description *string `json:"description,omitempty"`
 
@@ -794,6 +857,9 @@ type SentEventsBody struct {
 
 // Settings defines model for Settings.
 type Settings struct {
+	// Conditions What the payload of an event has to meet, all of them; only payloads of JSON do. A new value replaces all; null: none
+	Conditions *[]Condition `json:"conditions,omitempty"`
+
 	// Description For people; null: none
 	Description *string `json:"description,omitempty"`
 
@@ -864,8 +930,10 @@ type StreamState string
 
 // Subscription defines model for Subscription.
 type Subscription struct {
-	CreatedAt   time.Time `json:"created_at"`
-	Description *string   `json:"description"`
+	// Conditions What the payload of an event has to meet, all of them
+	Conditions  []Condition `json:"conditions"`
+	CreatedAt   time.Time   `json:"created_at"`
+	Description *string     `json:"description"`
 
 	// DisableAfter null: never
 	DisableAfter *int64 `json:"disable_after"`
@@ -913,8 +981,10 @@ type SubscriptionState string
 
 // SubscriptionWithSecret defines model for SubscriptionWithSecret.
 type SubscriptionWithSecret struct {
-	CreatedAt   time.Time `json:"created_at"`
-	Description *string   `json:"description"`
+	// Conditions What the payload of an event has to meet, all of them
+	Conditions  []Condition `json:"conditions"`
+	CreatedAt   time.Time   `json:"created_at"`
+	Description *string     `json:"description"`
 
 	// DisableAfter null: never
 	DisableAfter *int64 `json:"disable_after"`
