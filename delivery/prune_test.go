@@ -247,8 +247,8 @@ func TestPlansOfPruning(t *testing.T) {
 	list := w.During(func() {
 		b.prune(delivery.Retention{Settled: 36 * time.Hour, Dead: 36 * time.Hour, Events: 36 * time.Hour, Batch: 500})
 	})
-	few := func(_ *plans.Plan, n *plans.Node) bool { // as many as there are endpoints
-		return n.Relation == "subscriptions" || n.Relation == "subscription_secrets"
+	few := func(_ *plans.Plan, n *plans.Node) bool { // as many as there are endpoints, or as people asked for
+		return n.Relation == "subscriptions" || n.Relation == "subscription_secrets" || n.Relation == "replays"
 	}
 	plans.Cheap(t, "pruning", 2000, few, list, "PruneNext", "PruneDeliveries", "PruneEvents", "PruneSecrets")
 	b.is.Equal(one[int64](b, `SELECT count(*) FROM postlane.settled WHERE event_id LIKE 'old%' AND asset LIKE 'asset %' AND created_at < now() - interval '36 hours'`), int64(0))
