@@ -250,7 +250,7 @@ func TestADiscardAndAClaimOfItsStreamDoNotMeet(t *testing.T) {
 // send ahead what that one has delivered.
 func TestWhatIsAheadIsReadUnderTheLease(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupOn(t, pgtest.NewDirect(t), delivery.StoreConfig{}) // the gate is a session's
 	b.subscribe()
 	b.exec(`CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM pg_advisory_xact_lock(CASE NEW.claimant WHEN 'first' THEN 41 ELSE 42 END); RETURN NEW; END $$`)

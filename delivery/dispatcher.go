@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postlane-go/postlane/internal/pooler"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -111,11 +112,17 @@ var errStopping = errors.New("delivery: the dispatcher is stopping")
 // rest without charging them. It returns nil then, or an error that names what could
 // not be given back in time and waits for its lease to run out. A dispatcher runs once.
 //
+// Behind a pooler in transaction mode the Store's pool must prepare nothing that gets
+// lost: Run returns an error at once that says what to set.
+//
 // A database that cannot be reached is waited for. Its faults are not the endpoints':
 // they charge no attempt and count no failure.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if !d.running.CompareAndSwap(false, true) {
 		return errors.New("delivery: a dispatcher runs once; make a new one")
+	}
+	if err := pooler.CheckStatements(ctx, d.store.pool); err != nil {
+		return fmt.Errorf("delivery: %w", err)
 	}
 	// What is under way when ctx ends has to be finished without it.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -15,6 +15,7 @@ import (
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/internal/dnstest"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/receiver"
 	"github.com/postlane-go/postlane/internal/wake"
 )
@@ -30,7 +31,7 @@ func TestBC02_LargePayloadsArriveAndTheWakeUpHoldsNoContent(t *testing.T) {
 		bodies[a.ID] = bytes.Clone(body)
 	}})
 	sub := s.endpoint("/a")
-	listener, err := pgx.ConnectConfig(s.ctx, s.pool.Config().ConnConfig.Copy())
+	listener, err := pgx.ConnectConfig(s.ctx, pgtest.Direct(t, s.pool))
 	s.is.NoErr(err)
 	t.Cleanup(func() { _ = listener.Close(t.Context()) })
 	_, err = listener.Exec(s.ctx, "LISTEN "+wake.Channel)

@@ -99,7 +99,7 @@ const patience = time.Minute
 func (s *site) config() delivery.Config {
 	s.t.Helper()
 	return delivery.Config{
-		Store: s.store, Sender: s.sender(sender.Config{Timeout: patience}), MaxInFlight: 16, Lease: 2 * patience,
+		Store: s.store, Listen: pgtest.Direct(s.t, s.pool), Sender: s.sender(sender.Config{Timeout: patience}), MaxInFlight: 16, Lease: 2 * patience,
 		Poll: 200 * time.Millisecond, Reclaim: 200 * time.Millisecond,
 		Grace: 5 * time.Second, Schedule: schedule(s.t, 100*time.Millisecond), Logger: slog.New(slog.NewTextHandler(testWriter{s.t}, nil)),
 	}

@@ -144,7 +144,7 @@ func TestAnIdleDispatcherCostsLessThanFiveStatementsASecond(t *testing.T) {
 	s := setupSiteWith(t, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tr }, delivery.StoreConfig{})
 	sub := s.endpoint("/a")
 	s.enqueue("x")
-	d, _ := s.dispatch(delivery.Config{Store: s.store, Logger: s.config().Logger}) // its defaults
+	d, _ := s.dispatch(delivery.Config{Store: s.store, Listen: s.config().Listen, Logger: s.config().Logger}) // its defaults
 	s.eventually(func() bool { return d.Listening() && s.counts(sub) == "delivered:1 " })
 	for len(tr.statements) > 0 {
 		<-tr.statements

@@ -114,7 +114,7 @@ func TestBC02_TheWakeUpCarriesNoContent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe()
-	listener, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+	listener, err := pgx.ConnectConfig(b.ctx, pgtest.Direct(t, b.pool))
 	b.is.NoErr(err)
 	defer listener.Close(context.Background())
 	_, err = listener.Exec(b.ctx, "LISTEN postlane")
@@ -469,7 +469,7 @@ func TestEnqueueUnderEveryIsolation(t *testing.T) {
 
 func TestNoSearchPathMatters(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupOn(t, pgtest.NewDirect(t), delivery.StoreConfig{})
 	b.exec("CREATE SCHEMA fake")
 	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns", "subscription_secrets"} {
 		b.exec(fmt.Sprintf("CREATE TABLE fake.%s (nothing int)", table))
@@ -572,7 +572,7 @@ func TestBC14_OneDeliveryForEachSubscription(t *testing.T) {
 	}
 	var wait sync.WaitGroup
 	for round := range 20 { // sessions that are killed at any moment
-		conn, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+		conn, err := pgx.ConnectConfig(b.ctx, pgtest.Direct(t, b.pool))
 		b.is.NoErr(err)
 		tx, err := conn.Begin(b.ctx)
 		b.is.NoErr(err)

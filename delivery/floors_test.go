@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/pgtest/plans"
 )
 
@@ -55,7 +56,7 @@ func TestFloorsSkipWhatAnOldSnapshotKeeps(t *testing.T) {
 	t.Parallel()
 	b, c, w := setupPlans(t)
 	b.subscribe()
-	session, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+	session, err := pgx.ConnectConfig(b.ctx, pgtest.Direct(t, b.pool))
 	b.is.NoErr(err)
 	defer session.Close(context.WithoutCancel(b.ctx))
 	_, err = session.Exec(b.ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM postlane.deliveries LIMIT 1")

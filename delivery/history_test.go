@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/pgtest/plans"
 )
 
@@ -44,7 +45,7 @@ func TestBC04_AClaimOverALongHistoryAndAnOldSnapshot(t *testing.T) {
 		b.enqueue(names...)
 	}
 
-	session, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
+	session, err := pgx.ConnectConfig(b.ctx, pgtest.Direct(t, b.pool))
 	b.is.NoErr(err)
 	defer session.Close(context.Background())
 	_, err = session.Exec(b.ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM postlane.deliveries LIMIT 1")

@@ -2,7 +2,10 @@ package delivery_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/pgtest"
+	"github.com/postlane-go/postlane/internal/postgres"
 )
 
 // live leads events through everything that the data layer does, on whatever pool.
@@ -163,7 +167,7 @@ func TestBC05_TheLifeOfEventsInEveryQueryMode(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			config, err := pgxpool.ParseConfig(pgtest.URL(t) + "&default_query_exec_mode=" + mode)
+			config, err := pgxpool.ParseConfig(pgtest.DirectURL(t) + "&default_query_exec_mode=" + mode)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,5 +196,39 @@ func TestBC05_TheLifeOfEventsInEveryQueryMode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a pooler in transaction mode would lose is refused at the start, with what to set.
+func TestADispatcherRefusesToPrepareBehindATransactionPooler(t *testing.T) {
+	t.Parallel()
+	through := pgtest.ThroughPooler(t, pgtest.DirectURL(t), postgres.TransactionMode)
+	run := func(mode string) error {
+		pool, err := pgxpool.New(t.Context(), through+"&default_query_exec_mode="+mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		b := setupOn(t, pool, delivery.StoreConfig{})
+		d, err := delivery.New(delivery.Config{Store: b.store, NoListen: true})
+		b.is.NoErr(err)
+		ctx, cancel := context.WithCancel(b.ctx)
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- d.Run(ctx) }()
+		if mode != "cache_statement" {
+			for !d.Dormant() { // it has asked for subscriptions
+				runtime.Gosched()
+			}
+			cancel()
+		}
+		return <-ended
+	}
+	err := run("cache_statement")
+	if err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") {
+		t.Error(err)
+	}
+	if err := run("cache_describe"); err != nil {
+		t.Error(err)
 	}
 }

@@ -158,8 +158,7 @@ func (b *bundle) logOf(sub delivery.SubscriptionID, n int, age time.Duration) {
 // timeout, what an interrupted run did stays done, and deliveries go on beside it.
 func TestBC59_PruningGoesOnInSmallSteps(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgxpool.ParseConfig(pgtest.DirectURL(t)) // a pooler takes no settings
 	if err != nil {
 		t.Fatal(err)
 	}

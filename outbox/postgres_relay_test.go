@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/wake"
 	"github.com/postlane-go/postlane/outbox"
 )
@@ -20,12 +21,11 @@ import (
 func TestBC02_WakeUpCarriesNoContent(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	listener, err := d.Acquire(t.Context())
+	listener, err := pgx.ConnectConfig(t.Context(), pgtest.Direct(t, d.Pool))
 	d.is.NoErr(err)
-	defer listener.Release()
+	defer listener.Close(context.Background())
 	_, err = listener.Exec(t.Context(), "LISTEN "+wake.Channel)
 	d.is.NoErr(err)
-	defer listener.Exec(context.Background(), "UNLISTEN *")
 
 	var want []string
 	for i, size := range []int{7_000, 9_000, 1 << 20} {
@@ -38,7 +38,7 @@ func TestBC02_WakeUpCarriesNoContent(t *testing.T) {
 		})
 		d.is.NoErr(err)
 		d.is.NoErr(tx.Commit(t.Context()))
-		n, err := listener.Conn().WaitForNotification(t.Context())
+		n, err := listener.WaitForNotification(t.Context())
 		d.is.NoErr(err)
 		d.is.Equal(n.Payload, string(wake.Message))
 	}
@@ -158,7 +158,7 @@ func TestBC17_EventsArriveWithoutPolling(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	got := make(arrivals)
-	conn := d.Config().ConnConfig.Copy()
+	conn := pgtest.Direct(t, d.Pool)
 	conn.RuntimeParams["application_name"] = "listener under test"
 	d.relay(outbox.RelayConfig{Store: d.store(outbox.StoreConfig{}), Publisher: got, Poll: time.Hour, Listen: conn})
 	for i := range 3 {

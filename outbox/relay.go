@@ -2,11 +2,13 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/postlane-go/postlane/internal/pooler"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -107,7 +109,9 @@ func (r *Relay) Tick(ctx context.Context) (published int, err error) {
 
 // Run relays until ctx ends or Stop is called, and returns nil when the pass in
 // flight has ended: what was being published has been, and the rest of it is handed
-// back. A second Run is ErrRunning; one after Stop does nothing.
+// back. A second Run is ErrRunning; one after Stop does nothing. Behind a pooler in
+// transaction mode the store's pool must prepare nothing that gets lost: Run returns an
+// error at once that says what to set.
 func (r *Relay) Run(ctx context.Context) error {
 	if run, err := r.start(); !run {
 		return err
@@ -116,6 +120,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.stopping, cancel)()
+	if store, ok := r.config.Store.(*Postgres); ok {
+		if err := pooler.CheckStatements(ctx, store.pool); err != nil {
+			return fmt.Errorf("outbox: %w", err)
+		}
+	}
 
 	signals, unsubscribe := r.hub.Subscribe(wake.Message)
 	defer unsubscribe()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/keys"
+	"github.com/postlane-go/postlane/internal/pooler"
 	"github.com/postlane-go/postlane/internal/settings"
 )
 
@@ -125,6 +126,10 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	if err := pooler.CheckStatements(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
 	}
 	return pool, nil
 }

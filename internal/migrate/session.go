@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postlane-go/postlane/internal/pooler"
 )
 
 // lockKey is the advisory lock of whoever migrates. Such locks are a
@@ -19,6 +21,10 @@ import (
 const lockKey int64 = 0x706f73746c616e65 // "postlane"
 
 var errOther = errors.New("another process is migrating this database")
+
+// ErrPooled: the lock of whoever migrates is a session's.
+var ErrPooled = errors.New("migrations need a session of their own, and the address leads through a pooler in transaction mode: " +
+	"give the address of PostgreSQL itself (-database-url), or of a pooler in session mode")
 
 // session is the one connection that holds the lock and runs the migrations.
 type session struct {
@@ -48,6 +54,11 @@ func (s *session) connect(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, s.address)
 	if err != nil {
 		return fmt.Errorf("connect to migrate: %w", err)
+	}
+	connect := func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, s.address) }
+	if shared, err := pooler.Shared(ctx, conn, connect); err == nil && shared {
+		closeConn(conn)
+		return ErrPooled
 	}
 	// If this process is killed, its migration ends too, instead of holding
 	// the lock until it is done. Not every system's server can tell, hence no

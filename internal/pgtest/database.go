@@ -20,8 +20,8 @@ import (
 // it takes on a machine that is busy with tests.
 const patience = 2 * time.Minute
 
-// create makes a database for a test and returns its URL.
-func create(t testing.TB, migrated bool) string {
+// create makes a database for a test and returns its URL and its server.
+func create(t testing.TB, migrated bool) (*url.URL, server.Server) {
 	t.Helper()
 	shared, err := server.Use()
 	if err != nil {
@@ -45,8 +45,9 @@ func create(t testing.TB, migrated bool) string {
 	if err != nil {
 		t.Fatalf("create the test's database: %v", err)
 	}
-	t.Cleanup(func() { drop(t, shared, name, address.String()) })
-	return address.String()
+	direct := address.String()
+	t.Cleanup(func() { drop(t, shared, name, direct) })
+	return address, shared
 }
 
 // drop drops a test's database, or says where it is.

@@ -31,26 +31,42 @@ const maxConns = 8
 // schema of package db. It is closed when the test ends.
 func New(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return open(t, create(t, true))
+	return open(t, URL(t))
 }
 
-// NewEmpty is New without the schema.
+// NewEmpty is New without the schema, and never through a pooler: migrating takes
+// a session.
 func NewEmpty(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return open(t, create(t, false))
+	return open(t, EmptyURL(t))
+}
+
+// NewDirect is New, never through a pooler: for a test of what needs a session.
+func NewDirect(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	return open(t, DirectURL(t))
 }
 
 // URL returns the URL of a new database that has the schema of package db, for
 // a test that connects in a way of its own, or from another process.
 func URL(t testing.TB) string {
 	t.Helper()
-	return create(t, true)
+	url, shared := create(t, true)
+	return routed(shared, url)
 }
 
-// EmptyURL is URL without the schema.
+// DirectURL is URL, never through a pooler.
+func DirectURL(t testing.TB) string {
+	t.Helper()
+	url, _ := create(t, true)
+	return url.String()
+}
+
+// EmptyURL is DirectURL without the schema.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
-	return create(t, false)
+	url, _ := create(t, false)
+	return url.String()
 }
 
 func open(t testing.TB, url string) *pgxpool.Pool {

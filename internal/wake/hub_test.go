@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/matryer/is"
 
+	"github.com/postlane-go/postlane/internal/pgtest"
+	"github.com/postlane-go/postlane/internal/postgres"
 	"github.com/postlane-go/postlane/internal/wake"
 )
 
@@ -211,4 +213,31 @@ func standby(t *testing.T) func(context.Context) (*pgx.Conn, error) {
 		return client, nil
 	}
 	return func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) }
+}
+
+// Behind PgBouncer a session of its pool would go on listening, for nobody.
+func TestBehindPgBouncerInTransactionModeNothingListens(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	direct := pgtest.DirectURL(t)
+	through := func(mode postgres.PoolMode) *pgx.ConnConfig {
+		config, err := pgx.ParseConfig(pgtest.ThroughPooler(t, direct, mode) + "&default_query_exec_mode=exec")
+		is.NoErr(err)
+		return config
+	}
+	b := setupAt(t, through(postgres.TransactionMode), wake.Config{})
+	is.True(strings.Contains(await(t, b.logs), "-listen-database-url")) // says what to set
+	b.untilConnects(6)
+	is.True(!b.Listening())
+	conn, err := pgx.Connect(t.Context(), direct)
+	is.NoErr(err)
+	defer conn.Close(context.Background())
+	var listens int
+	is.NoErr(conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'").Scan(&listens))
+	is.Equal(listens, 0)
+
+	b = setupAt(t, through(postgres.SessionMode), wake.Config{})
+	await(t, b.signals[wake.Message])
+	b.notify(wake.Message)
+	await(t, b.signals[wake.Message])
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postlane-go/postlane/internal/pooler"
 )
 
 var (
@@ -17,7 +19,7 @@ var (
 
 	// ErrPooled: LISTEN was accepted and then forgotten, which is what a
 	// pooler in transaction or statement mode does.
-	ErrPooled = errors.New("wake: LISTEN does not last on this connection, as behind a pooler in transaction mode; give the hub a direct connection")
+	ErrPooled = errors.New("wake: LISTEN does not last on this connection, as behind a pooler in transaction mode; give a direct one (Listen of the Config, -listen-database-url), or live by polling (NoListen, -no-listen)")
 )
 
 // listen is one connection's life: connect, LISTEN, tell ready, pass
@@ -59,6 +61,10 @@ func (h *Hub) wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, e
 
 // start makes conn listen and makes sure that it does.
 func (c Config) start(ctx context.Context, conn *pgx.Conn) error {
+	// Before LISTEN: on a session of the pooler's it would stay, for nobody.
+	if shared, err := pooler.Shared(ctx, conn, c.Connect); err == nil && shared {
+		return ErrPooled
+	}
 	if err := c.exec(ctx, conn, "LISTEN "+pgx.Identifier{Channel}.Sanitize()); err != nil {
 		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "25006" { // read_only_sql_transaction
 			return fmt.Errorf("%w (%w)", ErrStandby, err)

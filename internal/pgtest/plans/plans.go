@@ -76,7 +76,7 @@ type Log struct {
 // the log of its plans. auto_explain tells these sessions what each statement did.
 func New(t testing.TB) (*pgxpool.Pool, *Log) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	config, err := pgxpool.ParseConfig(pgtest.DirectURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ const URLEnv = "POSTLANE_TEST_DATABASE_URL"
 // Server is a PostgreSQL that tests may use.
 type Server struct {
 	URL     string `json:"url"`     // of a database that is there, for creating others
+	Pooler  string `json:"pooler"`  // host and port of the pooler in front of it; empty without one
 	Version string `json:"version"` // such as "15.18"
 	Source  string `json:"source"`  // where it comes from, for people
 	Dir     string `json:"dir"`     // of its state; empty where it was not started here

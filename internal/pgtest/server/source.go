@@ -19,10 +19,14 @@ import (
 // Docker engine has or can get the image, else from binaries of this machine.
 const FromEnv = "POSTLANE_TEST_POSTGRES_FROM"
 
+// PoolerEnv names the environment variable that, set to "pgbouncer", puts a
+// PgBouncer in transaction mode in front of the server.
+const PoolerEnv = "POSTLANE_TEST_POOLER"
+
 // settingsKey differs where the environment asks for another server.
 func settingsKey() string {
 	var all []string
-	for _, name := range []string{FromEnv, postgres.BinEnv, "POSTLANE_TEST_POSTGRES_IMAGE", "DOCKER_HOST"} {
+	for _, name := range []string{FromEnv, PoolerEnv, postgres.BinEnv, "POSTLANE_TEST_POSTGRES_IMAGE", "DOCKER_HOST"} {
 		all = append(all, os.Getenv(name))
 	}
 	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
@@ -36,8 +40,40 @@ type running struct {
 	clean func() error // removes its data, after stop
 }
 
-// start starts a server in a state directory.
+// start starts a server in a state directory, and the pooler that the environment asks for.
 func start(dir string) (Server, *running, error) {
+	s, running, err := startServer(dir)
+	if err != nil || os.Getenv(PoolerEnv) == "" {
+		return s, running, err
+	}
+	if s.Pooler, err = running.addPooler(dir, s.URL); err != nil {
+		running.stop()
+		return Server{}, nil, errors.Join(err, running.clean())
+	}
+	s.Source += ", through PgBouncer"
+	return s, running, nil
+}
+
+// addPooler starts a pooler that ends with the server, and returns its address.
+func (r *running) addPooler(dir, server string) (string, error) {
+	if kind := os.Getenv(PoolerEnv); kind != "pgbouncer" {
+		return "", fmt.Errorf("%s must be pgbouncer, is %q", PoolerEnv, kind)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pooler, err := postgres.StartPooler(ctx, dir, server, postgres.TransactionMode)
+	if err != nil {
+		return "", err
+	}
+	stop := r.stop
+	r.stop = func() {
+		pooler.Stop()
+		stop()
+	}
+	return pooler.Address(), nil
+}
+
+func startServer(dir string) (Server, *running, error) {
 	switch from := os.Getenv(FromEnv); from {
 	case "container":
 		return fromContainer(dir)

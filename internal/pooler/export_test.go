@@ -1,0 +1,3 @@
+package pooler
+
+var KeepsNames = keepsNames
