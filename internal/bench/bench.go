@@ -50,6 +50,7 @@ var Scenarios = []Scenario{
 	{Name: "held-snapshot", Usage: "deliveries per second at the end over the beginning, while another session holds a snapshot and while none does", run: heldSnapshot},
 	{Name: "memory", Usage: "memory of a server with a large backlog due", run: memory},
 	{Name: "soak", Usage: "deliveries per second at the end over the beginning of a long run at half the greatest rate, and what grows meanwhile", run: soak},
+	{Name: "scale", Usage: "deliveries per second by more processes on one database, and by one on more databases", run: scale},
 	{Name: "idle", Usage: "statements per second and CPU of a server with nothing to do", run: idle, statements: true},
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,22 +25,30 @@ func (r *run) receive(ctx context.Context) (string, error) {
 	return strings.TrimSuffix(address, "/"), err
 }
 
-// serve starts a server in a process of its own on a database, waits until wake-ups reach
-// it, and returns its process id.
-func (r *run) serve(ctx context.Context, d *database, flags ...string) (pid int, err error) {
-	s := settings.Settings{Databases: []settings.Database{{URL: d.url}}, Listen: "127.0.0.1:0", Mode: settings.Development}
+// serve starts a server in a process of its own on databases, waits until wake-ups reach
+// it from each, and returns its process id.
+func (r *run) serve(ctx context.Context, databases []*database, flags ...string) (pid int, err error) {
+	var list []settings.Database
+	for _, d := range databases {
+		list = append(list, settings.Database{URL: d.url})
+	}
+	s := settings.Settings{Databases: list, Listen: "127.0.0.1:0", Mode: settings.Development}
 	cmd, address, err := r.spawn(ctx, s.Environ(make([]byte, 32)), "msg=listening address=", append([]string{"serve", "-grace", "1s"}, flags...)...)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		var ready struct {
+		type state struct {
 			Listening bool `json:"listening"`
+		}
+		var ready struct {
+			state
+			Databases []state `json:"databases"` // where there are several
 		}
 		if err := getJSON(ctx, "http://"+address+"/readyz", &ready); err != nil {
 			return 0, err
 		}
-		if ready.Listening {
+		if ready.Listening || len(ready.Databases) > 0 && !slices.Contains(ready.Databases, state{}) {
 			return cmd.Process.Pid, nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {

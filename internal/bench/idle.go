@@ -16,7 +16,7 @@ func idle(ctx context.Context, r *run) (map[string]any, error) {
 	if _, err := r.subscribe(ctx, 1, "http://127.0.0.1:8099"); err != nil {
 		return nil, err
 	}
-	pid, err := r.serve(ctx, r.database)
+	pid, err := r.serve(ctx, []*database{r.database})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func latency(ctx context.Context, r *run) (map[string]any, error) {
 	if _, err := r.subscribe(ctx, 1, a.url); err != nil {
 		return nil, err
 	}
-	if _, err := r.serve(ctx, r.database); err != nil {
+	if _, err := r.serve(ctx, []*database{r.database}); err != nil {
 		return nil, err
 	}
 	idle, by, err := r.statementRate(ctx, min(duration, 10*time.Second))

@@ -22,7 +22,7 @@ func memory(ctx context.Context, r *run) (map[string]any, error) {
 	if err := r.ready(ctx, r.database, endpoint, n); err != nil {
 		return nil, err
 	}
-	pid, err := r.serve(ctx, r.database)
+	pid, err := r.serve(ctx, []*database{r.database})
 	if err != nil {
 		return nil, err
 	}

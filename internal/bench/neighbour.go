@@ -25,7 +25,7 @@ func neighbour(ctx context.Context, r *run) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.serve(ctx, r.database); err != nil {
+	if _, err := r.serve(ctx, []*database{r.database}); err != nil {
 		return nil, err
 	}
 	if _, err := r.trickle(ctx, a, time.Second); err != nil { // connections, plans

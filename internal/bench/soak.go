@@ -40,7 +40,7 @@ func soak(ctx context.Context, r *run) (map[string]any, error) {
 	if err := r.soakSubscriptions(ctx, endpoint); err != nil {
 		return nil, err
 	}
-	pid, err := r.serve(ctx, r.database, "-timeout", soakTimeout.String(), "-lease", soakLease.String())
+	pid, err := r.serve(ctx, []*database{r.database}, "-timeout", soakTimeout.String(), "-lease", soakLease.String())
 	if err != nil {
 		return nil, err
 	}
