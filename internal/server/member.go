@@ -19,6 +19,7 @@ import (
 	"github.com/postlane-go/postlane/internal/keys"
 	"github.com/postlane-go/postlane/internal/metrics"
 	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/pooler"
 	"github.com/postlane-go/postlane/internal/replica"
 	"github.com/postlane-go/postlane/internal/retention"
 	"github.com/postlane-go/postlane/outbox"
@@ -142,6 +143,9 @@ func (m *member) await(ctx context.Context) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, readyWithin)
 		err := m.check(asked)
+		if err == nil {
+			err = pooler.CheckStatements(asked, m.Pool)
+		}
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return
