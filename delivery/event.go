@@ -48,7 +48,8 @@ type Event struct {
 	Tenant string
 
 	// Type is the kind of event, parts of letters, digits, "-" and "_" with full
-	// stops between, such as "asset.version_created". Required.
+	// stops between, such as "asset.version_created". Required. Those that begin with
+	// ReservedPrefix are Postlane's own.
 	Type string
 
 	// Asset is the entity that the event is about: events of one asset reach
@@ -115,6 +116,9 @@ func (e *Event) check(index int) error {
 	if problem := eventTypeProblem(e.Type); problem != "" {
 		return bad("Type", "%s", problem)
 	}
+	if strings.HasPrefix(e.Type, ReservedPrefix) {
+		return bad("Type", "%q begins with %s, which is kept for Postlane's own events; choose another name", e.Type, ReservedPrefix)
+	}
 	if _, ok := traceparent.Parse(e.Traceparent); e.Traceparent != "" && !ok {
 		return bad("Traceparent", "is not a W3C trace context, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	}
@@ -164,8 +168,8 @@ func patternProblem(p string) string {
 	return ""
 }
 
-// patternsOf returns every pattern that matches an event type: itself, each
-// prefix with ".*", and "*".
+// patternsOf returns every pattern that matches an event type of an application:
+// itself, each prefix with ".*", and "*".
 func patternsOf(t string) []string {
 	patterns := []string{t}
 	for i := len(t) - 1; i > 0; i-- {

@@ -265,7 +265,8 @@ func (b *settleBatch) markFailed(rows pgx.Rows) error {
 	disabled := map[int64]bool{} // and told
 	for rows.Next() {
 		var s Settlement
-		if err := rows.Scan(&k.subscription, &k.seq, &k.fence, &s.State, &s.Disabled); err != nil {
+		var told int64
+		if err := rows.Scan(&k.subscription, &k.seq, &k.fence, &s.State, &s.Disabled, &told); err != nil {
 			return err
 		}
 		if s.Disabled != "" && disabled[k.subscription] {

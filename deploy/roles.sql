@@ -64,7 +64,9 @@ GRANT INSERT ON postlane.deliveries, postlane.outbox_pending, postlane.outbox_sc
 GRANT USAGE ON SEQUENCE postlane.delivery_seq, postlane.outbox_seq TO postlane_app;
 GRANT SELECT, UPDATE ON SEQUENCE postlane.wake_seq TO postlane_app;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA postlane TO postlane_app;
-REVOKE EXECUTE ON FUNCTION postlane.conditions_path(jsonb), postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]) FROM postlane_app;
+REVOKE EXECUTE ON FUNCTION postlane.conditions_path(jsonb), postlane.subscription_patterns_sync(), postlane.statistics_add(bigint[], bigint[]),
+    postlane.matches(text, text), postlane.tell(text, bigint, text, jsonb),
+    postlane.tell_dead(text, bigint, bigint, text, text, text, integer, text, boolean) FROM postlane_app;
 
 -- The dispatcher. Of a subscription it changes what its deliveries' outcomes say.
 GRANT SELECT ON postlane.subscriptions, postlane.subscription_secrets, postlane.events TO postlane_dispatcher;
@@ -74,6 +76,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postlane.leases TO postlane_dispatcher;
 GRANT SELECT, UPDATE ON postlane.paces TO postlane_dispatcher;
 GRANT SELECT, INSERT ON postlane.settled TO postlane_dispatcher;
 GRANT INSERT ON postlane.attempts TO postlane_dispatcher;
+-- Operational events are enqueued.
+GRANT INSERT ON postlane.events, postlane.deliveries TO postlane_dispatcher;
+GRANT SELECT, UPDATE ON SEQUENCE postlane.wake_seq TO postlane_dispatcher;
+GRANT EXECUTE ON FUNCTION postlane.tell(text, bigint, text, jsonb), postlane.tell_dead(text, bigint, bigint, text, text, text, integer, text, boolean),
+    postlane.conditions_path(jsonb), postlane.new_id(text), postlane.wake(text) TO postlane_dispatcher;
 GRANT USAGE ON SEQUENCE postlane.delivery_seq, postlane.fence_seq TO postlane_dispatcher;
 
 -- The relay of the outbox.

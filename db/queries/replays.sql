@@ -63,7 +63,7 @@ SELECT pg_advisory_xact_lock(1886351212, 2);
 -- Of each stream the first delivery of the batch is ready, as after an enqueue.
 --
 -- Locks: rows of its own only. Reads the events of all tenants in the range by their seq,
--- without their payloads.
+-- and payloads only where the subscription has conditions.
 WITH given AS MATERIALIZED (
     SELECT @subscription_id::bigint AS subscription_id, @tenant::text AS tenant, @id::text AS id, @dry_run::boolean AS dry_run,
            @since::timestamptz AS since, sqlc.narg('until')::timestamptz AS until, @event_types::text[] AS event_types, sqlc.narg('asset')::text AS asset,
@@ -74,6 +74,12 @@ met AS MATERIALIZED (
     FROM postlane.events e
     WHERE e.seq > @after::bigint AND e.seq <= (SELECT g.last FROM given g)
     ORDER BY e.seq LIMIT @max::integer
+),
+-- Not subscription_patterns: a subscription of * and postlane.* has no row of the second.
+wanted AS MATERIALIZED (
+    SELECT unnest(s.event_types) AS pattern, postlane.conditions_path(s.conditions) AS conditions
+    FROM postlane.subscriptions s JOIN given g ON s.id = g.subscription_id
+    WHERE s.deleted_at IS NULL
 ),
 reached AS MATERIALIZED (
     SELECT CASE WHEN count(*) < @max::integer THEN (SELECT g.last FROM given g) ELSE max(m.seq) END AS seq,
@@ -86,8 +92,10 @@ chosen AS MATERIALIZED (
     WHERE m.tenant = g.tenant AND m.created_at >= g.since AND (g.until IS NULL OR m.created_at < g.until)
       AND (g.asset IS NULL OR coalesce(m.asset, '') = g.asset)
       AND (g.event_types = '{}' OR (SELECT p.pattern FROM unnest(g.event_types) p (pattern) WHERE postlane.matches(p.pattern, m.type) LIMIT 1) IS NOT NULL)
-      AND (SELECT p.pattern FROM postlane.subscription_patterns p
-           WHERE p.subscription_id = g.subscription_id AND postlane.matches(p.pattern, m.type) LIMIT 1) IS NOT NULL
+      AND (SELECT w.pattern FROM wanted w WHERE postlane.matches(w.pattern, m.type) LIMIT 1) IS NOT NULL
+      AND ((SELECT w.conditions FROM wanted w LIMIT 1) IS NULL
+           OR (SELECT jsonb_path_match(postlane.event_json(v.payload, v.content_type), (SELECT w.conditions FROM wanted w LIMIT 1), '{}', true)
+               FROM postlane.events v WHERE v.tenant = m.tenant AND v.id = m.id LIMIT 1))
 ),
 numbered AS MATERIALIZED (
     SELECT nextval('postlane.delivery_seq') AS seq, c.seq AS event_seq, c.id, c.type, c.asset

@@ -12,7 +12,7 @@ import (
 type Settings struct {
 	URL          Optional[string]            `json:"url,omitzero" nullable:"false" maxLength:"2048" doc:"The endpoint: https, at a public address" example:"https://example.com/hooks"`
 	Description  Optional[string]            `json:"description,omitzero" doc:"For people; null: none"`
-	EventTypes   Optional[[]string]          `json:"event_types,omitzero" minItems:"1" maxItems:"100" doc:"The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused"`
+	EventTypes   Optional[[]string]          `json:"event_types,omitzero" minItems:"1" maxItems:"100" doc:"The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*), which leaves out Postlane's own (postlane.*). Absent from a new one, or null: all. An empty list is refused"`
 	Conditions   Optional[[]view.Condition]  `json:"conditions,omitzero" maxItems:"20" doc:"What the payload of an event has to meet, all of them; only payloads of JSON do. A new value replaces all; null: none"`
 	OnDead       Optional[string]            `json:"on_dead,omitzero" enum:"continue,hold" doc:"Whether a dead letter lets its stream go on or holds it; null: continue"`
 	MaxAttempts  Optional[int]               `json:"max_attempts,omitzero" minimum:"1" maximum:"1000" doc:"After how many failed attempts a delivery is dead; null: the default, 8"`

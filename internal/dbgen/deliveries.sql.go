@@ -549,6 +549,7 @@ kept AS (
         reason  = CASE WHEN m.state = 'held' THEN m.reason END
     FROM mine m CROSS JOIN clock c
     WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq AND m.state IN ('pending', 'held')
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.attempts, d.reason, d.held_at
 ),
 gone AS (
     DELETE FROM postlane.deliveries d
@@ -562,6 +563,7 @@ logged AS (
     FROM gone g
     JOIN mine m ON m.subscription_id = g.subscription_id AND m.seq = g.seq
     CROSS JOIN clock c
+    RETURNING subscription_id, seq, tenant, event_id, event_type, asset, attempts, state, reason
 ),
 tried AS (
     INSERT INTO postlane.attempts (subscription_id, seq, fence, number, started_at, duration_ms, status, tenant, outcome,
@@ -577,7 +579,7 @@ deaths AS MATERIALIZED (
     GROUP BY m.subscription_id
 ),
 struck AS MATERIALIZED (
-    SELECT s.id, s.state, s.failure_count + x.died AS failures,
+    SELECT s.id, s.tenant, s.state, s.failure_count + x.died AS failures,
            CASE WHEN s.state <> 'active' THEN NULL
                 WHEN x.gone THEN 'the endpoint answered 410 Gone'
                 WHEN s.disable_after > 0 AND s.failure_count + x.died >= s.disable_after
@@ -598,9 +600,25 @@ charged AS (
         updated_at   = c.at
     FROM struck k CROSS JOIN clock c
     WHERE s.id = k.id
+),
+told AS MATERIALIZED (
+    SELECT postlane.tell_dead(x.tenant, x.subscription_id, x.seq, x.event_id, x.event_type, x.asset, x.attempts, x.reason, x.held) AS events
+    FROM (
+        SELECT l.tenant, l.subscription_id, l.seq, l.event_id, l.event_type, l.asset, l.attempts, l.reason, false AS held
+        FROM logged l WHERE l.state = 'dead'
+        UNION ALL
+        SELECT k.tenant, k.subscription_id, k.seq, k.event_id, k.event_type, k.asset, k.attempts, k.reason, true
+        FROM kept k WHERE k.held_at IS NOT NULL
+        ORDER BY subscription_id, seq
+    ) x
+),
+told_disabled AS MATERIALIZED (
+    SELECT postlane.tell(k.tenant, k.id, 'postlane.subscription.disabled', jsonb_build_object('reason', k.disabled_by)) AS events
+    FROM struck k WHERE k.disabled_by IS NOT NULL AND (SELECT count(*) FROM told t) >= 0
 )
 SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence, m.state::text AS state,
-       coalesce((SELECT k.disabled_by FROM struck k WHERE k.id = m.subscription_id), '')::text AS disabled_by
+       coalesce((SELECT k.disabled_by FROM struck k WHERE k.id = m.subscription_id), '')::text AS disabled_by,
+       ((SELECT coalesce(sum(t.events), 0) FROM told t) + (SELECT coalesce(sum(t.events), 0) FROM told_disabled t))::bigint AS told
 FROM mine m
 `
 
@@ -634,6 +652,7 @@ type DeliverySettleFailedRow struct {
 	Fence          int64
 	State          string
 	DisabledBy     string
+	Told           int64
 }
 
 // Settles failed attempts. A delivery with attempts left waits delays_ms for the
@@ -643,10 +662,13 @@ type DeliverySettleFailedRow struct {
 // subscription is disabled at its threshold, and at once by a 410. Of a deleted
 // subscription the delivery is discarded and nothing is counted.
 //
+// Tells of deaths, held streams and disabled subscriptions: see 0073_operational_events.
+//
 // Answers with what became of each whose lease the caller still held: pending,
 // held, dead or discarded, and whether its subscription was disabled here.
 // LeaseDrop and StreamWake follow, as after DeliverySettleDelivered. Subscriptions
 // are locked in the order of their ids.
+// After the deaths that did it.
 func (q *Queries) DeliverySettleFailed(ctx context.Context, db DBTX, arg *DeliverySettleFailedParams) ([]*DeliverySettleFailedRow, error) {
 	rows, err := db.Query(ctx, DeliverySettleFailed,
 		arg.SubscriptionIds,
@@ -684,6 +706,7 @@ func (q *Queries) DeliverySettleFailed(ctx context.Context, db DBTX, arg *Delive
 			&i.Fence,
 			&i.State,
 			&i.DisabledBy,
+			&i.Told,
 		); err != nil {
 			return nil, err
 		}

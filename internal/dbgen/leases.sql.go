@@ -135,7 +135,8 @@ kept AS (
     FROM judged j
     WHERE d.subscription_id = j.subscription_id AND d.seq = j.seq
       AND NOT j.deleted AND (NOT j.dead OR j.hold)
-    RETURNING d.subscription_id, d.seq, CASE WHEN d.held_at IS NULL THEN 'pending' ELSE 'held' END AS state
+    RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.attempts, d.reason, d.held_at,
+              CASE WHEN d.held_at IS NULL THEN 'pending' ELSE 'held' END AS state
 ),
 gone AS (
     DELETE FROM postlane.deliveries d
@@ -151,17 +152,29 @@ logged AS (
            CASE WHEN j.deleted THEN 'discarded' ELSE 'dead' END,
            CASE WHEN j.deleted THEN 'subscription deleted' ELSE 'stalled' END
     FROM gone g JOIN judged j ON j.subscription_id = g.subscription_id AND j.seq = g.seq
-    RETURNING subscription_id, seq, state
+    RETURNING subscription_id, seq, tenant, event_id, event_type, asset, attempts, state, reason
 ),
 tried AS (
     INSERT INTO postlane.attempts (subscription_id, seq, fence, number, started_at, tenant, outcome, claimant)
     SELECT x.subscription_id, x.seq, x.fence, x.attempt, x.claimed_at, x.tenant, 'stalled', x.claimant
     FROM expired x
+),
+told AS MATERIALIZED (
+    SELECT postlane.tell_dead(x.tenant, x.subscription_id, x.seq, x.event_id, x.event_type, x.asset, x.attempts, x.reason, x.held) AS events
+    FROM (
+        SELECT l.tenant, l.subscription_id, l.seq, l.event_id, l.event_type, l.asset, l.attempts, l.reason, false AS held
+        FROM logged l WHERE l.state = 'dead'
+        UNION ALL
+        SELECT k.tenant, k.subscription_id, k.seq, k.event_id, k.event_type, k.asset, k.attempts, k.reason, true
+        FROM kept k WHERE k.held_at IS NOT NULL
+        ORDER BY subscription_id, seq
+    ) x
 )
 SELECT x.subscription_id, x.seq, x.fence, x.attempt, x.asset, x.claimant,
        coalesce((SELECT k.state FROM kept k WHERE k.subscription_id = x.subscription_id AND k.seq = x.seq),
                 (SELECT g.state FROM logged g WHERE g.subscription_id = x.subscription_id AND g.seq = x.seq),
-                'gone')::text AS state
+                'gone')::text AS state,
+       (SELECT coalesce(sum(t.events), 0) FROM told t)::bigint AS told
 FROM expired x
 `
 
@@ -178,6 +191,7 @@ type LeaseReclaimRow struct {
 	Asset          *string
 	Claimant       string
 	State          string
+	Told           int64
 }
 
 // Takes back up to max deliveries whose lease ran out. The attempt stays charged,
@@ -205,6 +219,7 @@ func (q *Queries) LeaseReclaim(ctx context.Context, db DBTX, arg *LeaseReclaimPa
 			&i.Asset,
 			&i.Claimant,
 			&i.State,
+			&i.Told,
 		); err != nil {
 			return nil, err
 		}

@@ -119,6 +119,8 @@ func TestADispatcherDelivers(t *testing.T) {
 	settings := delivery.Settings{URL: endpoint.URL, MaxAttempts: 2, DisableAfter: 3, OnDead: delivery.Hold, Headers: map[string]string{"x-a": "b"}, V1a: true}
 	sub, _, err := operator.CreateSubscription(d.ctx, "acme", settings)
 	d.is.NoErr(err)
+	listener, _, err := operator.CreateSubscription(d.ctx, "acme", delivery.Settings{URL: endpoint.URL, EventTypes: []string{"postlane.*"}})
+	d.is.NoErr(err)
 	d.enqueue(app, 5)
 	store := d.store(pool)
 	left, err := store.Claim(d.ctx, delivery.ClaimRequest{Claimant: "silent", Max: 1, MaxInFlight: 10, Lease: time.Minute})
@@ -144,9 +146,11 @@ func TestADispatcherDelivers(t *testing.T) {
 	d.until("SELECT count(*) = 3 FROM postlane.deliveries WHERE attempts = 1 AND due_at IS NOT NULL")
 	_, err = d.Exec(d.ctx, "UPDATE postlane.deliveries SET due_at = now()")
 	d.is.NoErr(err)
-	d.until("SELECT state = 'disabled' FROM postlane.subscriptions")
+	d.until(fmt.Sprintf("SELECT state = 'disabled' FROM postlane.subscriptions WHERE id = %d", sub.ID))
 	d.until("SELECT count(*) = 3 FROM postlane.deliveries WHERE held_at IS NOT NULL")
+	d.until("SELECT count(*) = 7 FROM postlane.events WHERE type LIKE 'postlane.%'")
 	d.is.NoErr(operator.DeleteSubscription(d.ctx, sub.ID))
+	d.is.NoErr(operator.DeleteSubscription(d.ctx, listener.ID))
 	d.until("SELECT count(*) = 0 FROM postlane.deliveries") // discarded
 	stop()
 	d.is.NoErr(<-done)

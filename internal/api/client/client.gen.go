@@ -656,7 +656,7 @@ type NewSubscriptionBody struct {
 	// DisableAfter Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20
 	DisableAfter *int64 `json:"disable_after,omitempty"`
 
-	// EventTypes The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused
+	// EventTypes The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*), which leaves out Postlane's own (postlane.*). Absent from a new one, or null: all. An empty list is refused
 	EventTypes *[]string `json:"event_types,omitempty"`
 
 	// Headers Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none
@@ -866,7 +866,7 @@ type Settings struct {
 	// DisableAfter Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20
 	DisableAfter *int64 `json:"disable_after,omitempty"`
 
-	// EventTypes The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*). Absent from a new one, or null: all. An empty list is refused
+	// EventTypes The types that it wants: exact (invoice.paid), by prefix (invoice.*) or all (*), which leaves out Postlane's own (postlane.*). Absent from a new one, or null: all. An empty list is refused
 	EventTypes *[]string `json:"event_types,omitempty"`
 
 	// Headers Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none
