@@ -210,6 +210,33 @@ func TestReplayOfOperationalEvents(t *testing.T) {
 	}
 }
 
+// Conditions are for operational events and replays as for all else.
+func TestConditionsOfOperationalEventsAndReplays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	failing := b.subscribe(wants("thing.*"), func(s *delivery.Settings) { s.MaxAttempts = 1 })
+	where := func(path string, value any) func(*delivery.Settings) {
+		return func(s *delivery.Settings) {
+			s.EventTypes, s.Conditions = []string{"postlane.*", "thing.*"}, []delivery.Condition{{Path: path, Op: delivery.Eq, Value: value}}
+		}
+	}
+	one := b.subscribe(where("a", 1))
+	two := b.subscribe(where("a", 2))
+	dead := b.subscribe(where("event_type", "thing.changed"))
+	b.enqueue("x")
+	for _, c := range b.claim(10) {
+		if c.Subscription == failing {
+			b.settleAs(func(r *delivery.Result) { r.Verdict = delivery.Failed }, c)
+		}
+	}
+	b.is.Equal([]string{b.counts(one), b.counts(two), b.counts(dead)}, []string{"delivering:1 ", "", "pending:1 "})
+	for sub, want := range map[delivery.SubscriptionID]int64{one: 1, two: 0, dead: 1} {
+		c, err := b.store.CountReplay(b.ctx, replayOf(sub, ""))
+		b.is.NoErr(err)
+		b.is.Equal(c.Events, want)
+	}
+}
+
 // A death finds those who listen by an index that holds nobody else.
 func TestOperationalPlans(t *testing.T) {
 	t.Parallel()

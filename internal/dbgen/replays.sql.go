@@ -23,7 +23,7 @@ met AS MATERIALIZED (
     ORDER BY e.seq LIMIT $11::integer
 ),
 wanted AS MATERIALIZED (
-    SELECT unnest(s.event_types) AS pattern
+    SELECT unnest(s.event_types) AS pattern, postlane.conditions_path(s.conditions) AS conditions
     FROM postlane.subscriptions s JOIN given g ON s.id = g.subscription_id
     WHERE s.deleted_at IS NULL
 ),
@@ -39,6 +39,9 @@ chosen AS MATERIALIZED (
       AND (g.asset IS NULL OR coalesce(m.asset, '') = g.asset)
       AND (g.event_types = '{}' OR (SELECT p.pattern FROM unnest(g.event_types) p (pattern) WHERE postlane.matches(p.pattern, m.type) LIMIT 1) IS NOT NULL)
       AND (SELECT w.pattern FROM wanted w WHERE postlane.matches(w.pattern, m.type) LIMIT 1) IS NOT NULL
+      AND ((SELECT w.conditions FROM wanted w LIMIT 1) IS NULL
+           OR (SELECT jsonb_path_match(postlane.event_json(v.payload, v.content_type), (SELECT w.conditions FROM wanted w LIMIT 1), '{}', true)
+               FROM postlane.events v WHERE v.tenant = m.tenant AND v.id = m.id LIMIT 1))
 ),
 numbered AS MATERIALIZED (
     SELECT nextval('postlane.delivery_seq') AS seq, c.seq AS event_seq, c.id, c.type, c.asset
@@ -94,7 +97,7 @@ type ReplayBatchRow struct {
 // Of each stream the first delivery of the batch is ready, as after an enqueue.
 //
 // Locks: rows of its own only. Reads the events of all tenants in the range by their seq,
-// without their payloads.
+// and payloads only where the subscription has conditions.
 // Not subscription_patterns: a subscription of * and postlane.* has no row of the second.
 func (q *Queries) ReplayBatch(ctx context.Context, db DBTX, arg *ReplayBatchParams) (*ReplayBatchRow, error) {
 	row := db.QueryRow(ctx, ReplayBatch,

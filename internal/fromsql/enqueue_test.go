@@ -65,6 +65,7 @@ func TestEnqueueIsTheSameFromSQL(t *testing.T) {
 		"type is a pattern":        func(e *delivery.Event) { e.Type = "a.*" },
 		"type with a line break":   func(e *delivery.Event) { e.Type = "a\n" },
 		"type with a space":        func(e *delivery.Event) { e.Type = "a b" },
+		"a reserved type":          func(e *delivery.Event) { e.Type = "postlane.delivery.dead" },
 		"too many parts":           func(e *delivery.Event) { e.Type = strings.Repeat("a.", 16) + "a" },
 		"trace is a word":          func(e *delivery.Event) { e.Traceparent = "sampled" },
 		"trace in capital letters": func(e *delivery.Event) { e.Traceparent = strings.ToUpper(traceparent) },
