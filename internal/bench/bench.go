@@ -51,6 +51,7 @@ var Scenarios = []Scenario{
 	{Name: "memory", Usage: "memory of a server with a large backlog due", run: memory},
 	{Name: "soak", Usage: "deliveries per second at the end over the beginning of a long run at half the greatest rate, and what grows meanwhile", run: soak},
 	{Name: "scale", Usage: "deliveries per second by more processes on one database, and by one on more databases", run: scale},
+	{Name: "outage", Usage: "three days in which every endpoint fails, shifted away, and whether all that waited arrives then, in order and in little memory", run: outage},
 	{Name: "idle", Usage: "statements per second and CPU of a server with nothing to do", run: idle, statements: true},
 }
 

@@ -54,6 +54,7 @@ var checks = []check{
 	{"held-snapshot -n 150000 -duration 4s", []bound{atLeast("ratio", 0.35), atLeast("free_ratio", 0.35)}},
 	{"memory -n 20000 -duration 2s", []bound{atMost("rss_mb", 100)}},
 	{"soak -n 5000 -duration 5s", []bound{atLeast("ratio", 0.45), atLeast("hot_share", 0.9)}},
+	{"outage -n 10000", []bound{atMost("rss_mb", 120)}},
 	{"idle -duration 2s", []bound{atMost("statements_per_s", 10)}},
 }
 
