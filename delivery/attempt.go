@@ -115,10 +115,14 @@ func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 		d.log.Error("delivery postponed: its subscription cannot be sent to", "error", t.err, "subscription", c.Subscription, "delivery", c.ID())
 		return Result{Verdict: Postponed, Delay: jittered(6 * postponement)}
 	}
-	payload := c.Payload
-	if payload == nil && c.PayloadSize > 0 {
+	payload, contentType := c.Payload, c.ContentType
+	if t.thin || payload == nil && c.PayloadSize > 0 {
+		read := d.store.Payload
+		if t.thin {
+			read, contentType = d.store.thin, DefaultContentType
+		}
 		var err error
-		if payload, err = d.payload(f, c); err != nil && f.ctx.Err() == nil {
+		if payload, err = d.payload(f, c, read); err != nil && f.ctx.Err() == nil {
 			d.log.Error("delivery postponed: its payload could not be read", "error", err, "subscription", c.Subscription, "delivery", c.ID())
 			return Result{Verdict: Postponed, Delay: jittered(postponement)}
 		}
@@ -131,7 +135,7 @@ func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {
 	}
 	r := d.config.Sender.Send(f.ctx, sender.Request{
 		URL: t.url, EventID: c.EventID, EventType: c.EventType, Asset: c.Asset, Attempt: c.Attempt,
-		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: c.ContentType, Body: payload, Secrets: t.secrets, Keys: t.keys, Header: t.header,
+		StreamSeq: c.Seq, StreamPrev: c.Prev, ContentType: contentType, Body: payload, Secrets: t.secrets, Keys: t.keys, Header: t.header,
 		Traceparent: c.Traceparent,
 	})
 	return d.judge(c, &r)
@@ -144,10 +148,10 @@ func (d *Dispatcher) startWithin() time.Duration {
 	return min(startWithin, (d.config.Lease-d.config.Sender.Timeout())/2)
 }
 
-func (d *Dispatcher) payload(f *flight, c *Claim) ([]byte, error) {
+func (d *Dispatcher) payload(f *flight, c *Claim, read func(context.Context, *Claim) ([]byte, error)) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, startWithin)
 	defer cancel()
-	return d.store.Payload(ctx, c)
+	return read(ctx, c)
 }
 
 // judge turns what came of an attempt into a verdict.

@@ -192,6 +192,19 @@ func (s *Store) Event(ctx context.Context, tenant, id string) (*StoredEvent, err
 	return e, nil
 }
 
+// EventPayload returns the content type and the payload of an event of a tenant, or
+// ErrNotFound.
+func (s *Store) EventPayload(ctx context.Context, tenant, id string) (contentType string, payload []byte, err error) {
+	r, err := queries.EventContent(ctx, s.pool, &dbgen.EventContentParams{Tenant: tenant, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil, fmt.Errorf("%w: no event %q of tenant %q", ErrNotFound, id, tenant)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("delivery: payload of event %q: %w", id, err)
+	}
+	return r.ContentType, r.Payload, nil
+}
+
 func newDelivery(r *dbgen.LogListRow) Delivery {
 	d := Delivery{
 		ID: ID(r.Seq), State: DeliveryState(r.State), EventID: r.EventID, EventType: r.EventType, Attempts: int(r.Attempts),

@@ -75,6 +75,12 @@ type Settings struct {
 	// Subscription.PublicKey is what they need. Default: v1 alone.
 	V1a bool
 
+	// Thin sends, in place of an event's payload, a small JSON that names the event (see
+	// Thin, the type) and where the payload can be fetched with a key of the tenant. Headers,
+	// signatures and order are the same. Each attempt reads the event once more.
+	// Default: false, the payload is sent.
+	Thin bool
+
 	// Headers are sent with every request, beside those that it has anyway and
 	// which cannot be replaced. A value may be a credential: they are encrypted
 	// at rest and nothing returns them; Subscription.HeaderNames are their names.
@@ -161,7 +167,7 @@ func newSubscription(r *dbgen.PostlaneSubscriptions) *Subscription {
 			URL: r.Url, Description: r.Description, EventTypes: r.EventTypes, OnDead: OnDead(r.OnDead),
 			MaxAttempts: int(r.MaxAttempts), DisableAfter: int(r.DisableAfter), V1a: r.PublicKey != nil,
 			RateLimit:  rateOf(r),
-			Conditions: conditionsOf(r.Conditions),
+			Conditions: conditionsOf(r.Conditions), Thin: r.Thin,
 		},
 		HeaderNames: r.HeaderNames,
 		State:       State(r.State), Since: r.StateSince, Failures: int(r.FailureCount),

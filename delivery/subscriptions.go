@@ -39,7 +39,7 @@ func (s *Store) CreateSubscription(ctx context.Context, tenant string, settings 
 	err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
 		row, err = queries.SubscriptionCreate(ctx, tx, &dbgen.SubscriptionCreateParams{
 			ID: int64(id), Tenant: tenant, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
-			MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions,
+			MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions, Thin: settings.Thin,
 		})
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, id SubscriptionID, chang
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
 			row, err = queries.SubscriptionUpdate(ctx, tx, &dbgen.SubscriptionUpdateParams{
 				ID: int64(id), Revision: sub.Revision, Url: w.url, Description: w.description, EventTypes: w.eventTypes, OnDead: w.onDead,
-				MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions,
+				MaxAttempts: w.maxAttempts, MaxInFlight: w.maxInFlight, DisableAfter: w.disableAfter, Conditions: w.conditions, Thin: settings.Thin,
 			})
 			if err != nil {
 				return err

@@ -18,6 +18,8 @@ type target struct {
 	secrets  []signing.Secret
 	keys     []signing.PrivateKey
 	header   http.Header
+	// thin: it gets no payloads.
+	thin bool
 	// until is when it has to be read again: a secret stops signing then.
 	until time.Time
 	// err is why nothing can be sent to it, on this side.
@@ -89,7 +91,7 @@ func (t *targets) read(ctx context.Context, ids []int64) (map[SubscriptionID]*ta
 	read := make(map[SubscriptionID]*target, len(rows))
 	for _, r := range rows {
 		id := SubscriptionID(r.ID)
-		x := &target{revision: r.Revision, url: r.Url}
+		x := &target{revision: r.Revision, url: r.Url, thin: r.Thin}
 		if r.SecretExpiresMs >= 0 {
 			x.until = time.Now().Add(time.Duration(r.SecretExpiresMs) * time.Millisecond)
 		}

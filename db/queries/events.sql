@@ -80,6 +80,9 @@ JOIN postlane.events e ON e.tenant = u.tenant AND e.id = u.id;
 -- name: EventPayload :one
 SELECT e.payload FROM postlane.events e WHERE e.tenant = @tenant AND e.id = @id;
 
+-- name: EventContent :one
+SELECT e.content_type, e.payload FROM postlane.events e WHERE e.tenant = @tenant AND e.id = @id;
+
 -- name: EventShow :one
 --
 -- An event without its payload.

@@ -1,7 +1,7 @@
 -- name: SubscriptionCreate :one
-INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions)
+INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions, thin)
 VALUES (@id, @tenant, @url, sqlc.narg('description'), @event_types, @on_dead, @max_attempts, sqlc.narg('max_in_flight'), @disable_after,
-        sqlc.narg('conditions'))
+        sqlc.narg('conditions'), @thin)
 RETURNING *;
 
 -- name: SubscriptionAddSecret :exec
@@ -33,7 +33,7 @@ ORDER BY id LIMIT @max::integer;
 UPDATE postlane.subscriptions
 SET url = @url, description = sqlc.narg('description'), event_types = @event_types, on_dead = @on_dead,
     max_attempts = @max_attempts, max_in_flight = sqlc.narg('max_in_flight'), disable_after = @disable_after,
-    conditions = sqlc.narg('conditions'),
+    conditions = sqlc.narg('conditions'), thin = @thin,
     revision = revision + 1, updated_at = now()
 WHERE id = @id AND revision = @revision AND deleted_at IS NULL
 RETURNING *;
@@ -63,7 +63,7 @@ RETURNING s.id;
 --
 -- What a sender needs to know of subscriptions, with every secret that signs now,
 -- the current one first.
-SELECT s.id, s.revision, s.tenant, s.url, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
+SELECT s.id, s.revision, s.tenant, s.url, s.thin, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
        array(SELECT k.secret FROM postlane.subscription_secrets k
              WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
              ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::bytea[] AS secrets,

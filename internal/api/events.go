@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postlane-go/postlane/delivery"
@@ -61,6 +62,12 @@ func (a *api) eventRoutes() {
 	repeated := *responses["201"]
 	repeated.Description = "Nothing was new"
 	responses["200"] = &repeated
+	content := operation(http.MethodGet, "/v1/events/{event_id}/payload", "get-event-payload", tagEvents, "Get an event's payload",
+		"Its exact bytes, with its content type: what subscriptions that are thin are told the path of.")
+	content.Responses = map[string]*huma.Response{"200": {
+		Description: "OK", Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+	}}
+	register(a, content, a.getEventPayload)
 	register(a, operation(http.MethodGet, "/v1/events/{event_id}", "get-event", tagEvents, "Get an event", "Without its payload."), a.getEvent)
 }
 
@@ -146,4 +153,24 @@ func (a *api) getEvent(ctx context.Context, in *getEvent) (*answer[view.Event], 
 		return nil, err
 	}
 	return &answer[view.Event]{view.NewEvent(e)}, nil
+}
+
+type eventPayload struct {
+	ContentType string `header:"Content-Type"`
+	// Policy and Disposition keep a browser from showing what a tenant wrote as a page of ours.
+	Policy      string `header:"Content-Security-Policy"`
+	Disposition string `header:"Content-Disposition"`
+	Body        []byte
+}
+
+func (a *api) getEventPayload(ctx context.Context, in *getEvent) (*eventPayload, error) {
+	tenant, err := tenantOf(ctx, in.Tenant, "query.tenant")
+	if err != nil {
+		return nil, err
+	}
+	contentType, payload, err := a.Store.EventPayload(ctx, tenant, in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	return &eventPayload{ContentType: contentType, Policy: "default-src 'none'; sandbox", Disposition: "attachment", Body: payload}, nil
 }

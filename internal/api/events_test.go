@@ -185,3 +185,19 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	}
 }
+
+func TestAPayloadIsReadByItsTenantAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.want(201, b.acme, "POST", "/v1/events", `{"events":[{"id":"e1","type":"a","payload_base64":"AP8KPGI+","content_type":"text/html"}]}`)
+	got := b.want(200, b.reader, "GET", "/v1/events/e1/payload", nil)
+	b.is.Equal(string(got.body), "\x00\xff\n<b>")
+	for name, value := range map[string]string{
+		"Content-Type": "text/html", "Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": "attachment",
+		"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+	} {
+		b.is.Equal(got.header.Get(name), value)
+	}
+	b.refused("not_found", b.do(b.other, "GET", "/v1/events/e1/payload", nil))
+	b.want(200, operatorKey, "GET", "/v1/events/e1/payload?tenant=acme", nil)
+}

@@ -20,6 +20,7 @@ type Settings struct {
 	RateLimit    Optional[string]            `json:"rate_limit,omitzero" pattern:"^[0-9]+/([0-9]+)?[smh]$" maxLength:"20" doc:"Most requests in a time, evenly spaced: 100/s, 10/m, 5000/h, 10/30s; retries count. null: no limit" example:"100/s"`
 	DisableAfter Optional[int]               `json:"disable_after,omitzero" minimum:"1" maximum:"1000000000" doc:"Deliveries that die in a row before it is disabled; null: never. Absent from a new one: 20"`
 	V1a          Optional[bool]              `json:"v1a,omitzero" nullable:"false" doc:"Sign with an Ed25519 key too (v1a), beside the secret (v1), for receivers that should verify without being able to sign; public_key is what they need"`
+	Thin         Optional[bool]              `json:"thin,omitzero" nullable:"false" doc:"Send, in place of payloads, a small JSON that names the event and the path at which its payload can be fetched"`
 	Headers      Optional[map[string]string] `json:"headers,omitzero" doc:"Sent with every request, beside those of the delivery, which they cannot replace. They are kept encrypted and only their names are shown; a new value replaces all; null: none"`
 }
 
@@ -30,6 +31,9 @@ func (in *Settings) apply(s *delivery.Settings) error {
 	}
 	if in.V1a.Null {
 		return invalid.at("body.v1a", "cannot be null; use true or false")
+	}
+	if in.Thin.Null {
+		return invalid.at("body.thin", "cannot be null; use true or false")
 	}
 	if in.URL.Set {
 		s.URL = in.URL.Value
@@ -73,6 +77,9 @@ func (in *Settings) apply(s *delivery.Settings) error {
 	if in.V1a.Set {
 		s.V1a = in.V1a.Value
 	}
+	if in.Thin.Set {
+		s.Thin = in.Thin.Value
+	}
 	if in.Headers.Set {
 		s.Headers = in.Headers.Value
 		if s.Headers == nil {
@@ -91,7 +98,7 @@ func (in *Settings) names() string {
 	}{
 		{"url", in.URL.Set}, {"description", in.Description.Set}, {"event_types", in.EventTypes.Set}, {"conditions", in.Conditions.Set}, {"on_dead", in.OnDead.Set},
 		{"max_attempts", in.MaxAttempts.Set}, {"max_in_flight", in.MaxInFlight.Set}, {"rate_limit", in.RateLimit.Set}, {"disable_after", in.DisableAfter.Set},
-		{"v1a", in.V1a.Set}, {"headers", in.Headers.Set},
+		{"v1a", in.V1a.Set}, {"thin", in.Thin.Set}, {"headers", in.Headers.Set},
 	} {
 		if field.set {
 			names = append(names, field.name)

@@ -37,6 +37,10 @@ func (a *app) eventsCommand() *cli.Command {
 				Name: "show", Usage: "show an event, without its payload", ArgsUsage: "EVENT", Flags: flags,
 				Action: a.withStore(settings.NeedDatabase, []string{"EVENT"}, a.eventShow),
 			},
+			{
+				Name: "payload", Usage: "write an event's payload to standard output, byte for byte", ArgsUsage: "EVENT", Flags: flags,
+				Action: a.withStore(settings.NeedDatabase, []string{"EVENT"}, a.eventPayload),
+			},
 		},
 	}
 }
@@ -123,4 +127,15 @@ func mark(s *string) string {
 		return "-"
 	}
 	return *s
+}
+
+func (a *app) eventPayload(ctx context.Context, c *cli.Command, store *delivery.Store, args []string) error {
+	if c.String("tenant") == "" {
+		return usage(c, "needs -tenant")
+	}
+	contentType, payload, err := store.EventPayload(ctx, c.String("tenant"), args[0])
+	if err != nil {
+		return err
+	}
+	return a.print(c, map[string]any{"content_type": contentType, "payload_base64": payload}, func(w io.Writer) { _, _ = w.Write(payload) })
 }

@@ -17,7 +17,7 @@ var commands = map[string]string{
 	"list-deliveries": "deliveries list", "get-delivery": "deliveries show", "retry-delivery": "deliveries retry",
 	"discard-delivery": "deliveries discard", "release-delivery": "deliveries release", "retry-deliveries": "deliveries retry-range",
 	"replay-events": "subscriptions replay",
-	"list-streams":  "streams list", "send-events": "events send", "get-event": "events show",
+	"list-streams":  "streams list", "send-events": "events send", "get-event": "events show", "get-event-payload": "events payload",
 	"create-key": "keys create", "list-keys": "keys list", "revoke-key": "keys revoke", "list-audit": "audit list",
 	"get-metrics": "", // of the process that is asked
 }

@@ -115,6 +115,7 @@ func settingFlags() []cli.Flag {
 		&cli.IntFlag{Name: "subscription-max-in-flight", HideDefault: true, Usage: "most requests open to the endpoint (default: the dispatcher's limit)"},
 		&cli.StringFlag{Name: "rate-limit", Usage: "most requests in a time: 100/s, 10/m, 10/30s; empty: no limit (default)"},
 		&cli.BoolFlag{Name: "v1a", Usage: "sign with an Ed25519 key too, whose public half verifies"},
+		&cli.BoolFlag{Name: "thin", Usage: "send which event there is and where its payload is, not the payload; -thin=false sends it again"},
 		&cli.StringMapFlag{Name: "header", Usage: "NAME=VALUE, sent with every request; repeat for more; replaces those there were"},
 		&cli.BoolFlag{Name: "no-headers", Usage: "send none of its own any more"},
 		&cli.IntFlag{Name: "disable-after", HideDefault: true, Usage: "dead deliveries in a row that disable it; -1: never (default: 20)"},
@@ -147,6 +148,9 @@ func applySettings(c *cli.Command, s *delivery.Settings) error {
 	}
 	if c.IsSet("v1a") {
 		s.V1a = c.Bool("v1a")
+	}
+	if c.IsSet("thin") {
+		s.Thin = c.Bool("thin")
 	}
 	if c.IsSet("header") {
 		s.Headers = c.StringMap("header")
@@ -366,6 +370,9 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 	}
 	row("disabled", disableAfter)
 	row("failures", v.FailureCount)
+	if v.Thin {
+		row("thin", "no payload is sent")
+	}
 	if len(v.HeaderNames) > 0 {
 		row("headers", strings.Join(v.HeaderNames, ", "))
 	}

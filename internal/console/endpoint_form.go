@@ -22,7 +22,7 @@ type endpointForm struct {
 	MaxAttempts, MaxInFlight, DisableAfter       string
 	RateLimit                                    string
 	Headers, Conditions                          string
-	V1a, DropHeaders                             bool
+	V1a, Thin, DropHeaders                       bool
 }
 
 func (v *visit) newEndpoint() error {
@@ -38,7 +38,7 @@ func (v *visit) editingEndpoint() error {
 	}
 	f := &endpointForm{
 		Sub: sub, Tenant: sub.Tenant, URL: sub.URL, Description: deref(sub.Description), EventTypes: strings.Join(sub.EventTypes, "\n"),
-		OnDead: string(sub.OnDead), MaxAttempts: strconv.Itoa(sub.MaxAttempts), V1a: sub.V1a,
+		OnDead: string(sub.OnDead), MaxAttempts: strconv.Itoa(sub.MaxAttempts), V1a: sub.V1a, Thin: sub.Thin,
 		RateLimit: sub.RateLimit.String(),
 	}
 	for _, c := range sub.Conditions {
@@ -58,7 +58,7 @@ func (v *visit) typed() *endpointForm {
 	return &endpointForm{
 		Tenant: v.form("for"), URL: v.form("url"), Description: v.form("description"), EventTypes: v.form("event_types"), OnDead: v.form("on_dead"),
 		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.form("headers"), Conditions: v.form("conditions"),
-		RateLimit: v.form("rate_limit"), V1a: v.form("v1a") != "", DropHeaders: v.form("drop_headers") != "",
+		RateLimit: v.form("rate_limit"), V1a: v.form("v1a") != "", Thin: v.form("thin") != "", DropHeaders: v.form("drop_headers") != "",
 	}
 }
 
@@ -69,7 +69,7 @@ func words(text string) []string {
 
 // apply writes what was typed into settings, and says what of it is none.
 func (f *endpointForm) apply(s *delivery.Settings) error {
-	s.URL, s.OnDead, s.V1a = f.URL, delivery.OnDead(f.OnDead), f.V1a
+	s.URL, s.OnDead, s.V1a, s.Thin = f.URL, delivery.OnDead(f.OnDead), f.V1a, f.Thin
 	s.Description = nil
 	if f.Description != "" {
 		s.Description = &f.Description
@@ -182,7 +182,7 @@ func (v *visit) updateEndpoint() error {
 	}
 	f := v.typed()
 	f.Sub, f.Tenant = sub, sub.Tenant
-	v.note("sets url, description, event_types, conditions, on_dead, max_attempts, max_in_flight, rate_limit, disable_after, v1a")
+	v.note("sets url, description, event_types, conditions, on_dead, max_attempts, max_in_flight, rate_limit, disable_after, v1a, thin")
 	if f.Headers != "" || f.DropHeaders {
 		v.note(v.entry.Detail + ", headers")
 	}

@@ -24,6 +24,27 @@ func (q *Queries) AssetSerialize(ctx context.Context, db DBTX, assets []string) 
 	return err
 }
 
+const EventContent = `-- name: EventContent :one
+SELECT e.content_type, e.payload FROM postlane.events e WHERE e.tenant = $1 AND e.id = $2
+`
+
+type EventContentParams struct {
+	Tenant string
+	ID     string
+}
+
+type EventContentRow struct {
+	ContentType string
+	Payload     []byte
+}
+
+func (q *Queries) EventContent(ctx context.Context, db DBTX, arg *EventContentParams) (*EventContentRow, error) {
+	row := db.QueryRow(ctx, EventContent, arg.Tenant, arg.ID)
+	var i EventContentRow
+	err := row.Scan(&i.ContentType, &i.Payload)
+	return &i, err
+}
+
 const EventEnqueue = `-- name: EventEnqueue :many
 WITH input AS MATERIALIZED (
     SELECT generate_subscripts($2::text[], 1) AS ordinality,

@@ -74,4 +74,5 @@ type PostlaneSubscriptions struct {
 	RateLimit    *int32
 	RatePerS     *int32
 	Conditions   []byte
+	Thin         bool
 }

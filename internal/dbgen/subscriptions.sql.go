@@ -38,10 +38,10 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 }
 
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
-INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions)
+INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions, thin)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10)
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
+        $10, $11)
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
 `
 
 type SubscriptionCreateParams struct {
@@ -55,6 +55,7 @@ type SubscriptionCreateParams struct {
 	MaxInFlight  *int32
 	DisableAfter int32
 	Conditions   []byte
+	Thin         bool
 }
 
 func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *SubscriptionCreateParams) (*PostlaneSubscriptions, error) {
@@ -69,6 +70,7 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		arg.MaxInFlight,
 		arg.DisableAfter,
 		arg.Conditions,
+		arg.Thin,
 	)
 	var i PostlaneSubscriptions
 	err := row.Scan(
@@ -96,6 +98,7 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.RateLimit,
 		&i.RatePerS,
 		&i.Conditions,
+		&i.Thin,
 	)
 	return &i, err
 }
@@ -117,7 +120,7 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*PostlaneSubscriptions, error) {
@@ -148,12 +151,13 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 		&i.RateLimit,
 		&i.RatePerS,
 		&i.Conditions,
+		&i.Thin,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions FROM postlane.subscriptions
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin FROM postlane.subscriptions
 WHERE id > $1 AND deleted_at IS NULL AND ($2::text = '' OR tenant = $2::text)
 ORDER BY id LIMIT $3::integer
 `
@@ -199,6 +203,7 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.RateLimit,
 			&i.RatePerS,
 			&i.Conditions,
+			&i.Thin,
 		); err != nil {
 			return nil, err
 		}
@@ -321,7 +326,7 @@ SET state = $1,
     failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
     revision = s.revision + 1, updated_at = now()
 WHERE s.id = $3 AND s.deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
 `
 
 type SubscriptionSetStateParams struct {
@@ -359,12 +364,13 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.RateLimit,
 		&i.RatePerS,
 		&i.Conditions,
+		&i.Thin,
 	)
 	return &i, err
 }
 
 const SubscriptionTargets = `-- name: SubscriptionTargets :many
-SELECT s.id, s.revision, s.tenant, s.url, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
+SELECT s.id, s.revision, s.tenant, s.url, s.thin, s.headers, coalesce(s.headers_key_id, '')::text AS headers_key_id,
        array(SELECT k.secret FROM postlane.subscription_secrets k
              WHERE k.subscription_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
              ORDER BY k.expires_at DESC NULLS FIRST, k.number DESC)::bytea[] AS secrets,
@@ -382,6 +388,7 @@ type SubscriptionTargetsRow struct {
 	Revision        int64
 	Tenant          string
 	Url             string
+	Thin            bool
 	Headers         []byte
 	HeadersKeyID    string
 	Secrets         [][]byte
@@ -405,6 +412,7 @@ func (q *Queries) SubscriptionTargets(ctx context.Context, db DBTX, ids []int64)
 			&i.Revision,
 			&i.Tenant,
 			&i.Url,
+			&i.Thin,
 			&i.Headers,
 			&i.HeadersKeyID,
 			&i.Secrets,
@@ -425,10 +433,10 @@ const SubscriptionUpdate = `-- name: SubscriptionUpdate :one
 UPDATE postlane.subscriptions
 SET url = $1, description = $2, event_types = $3, on_dead = $4,
     max_attempts = $5, max_in_flight = $6, disable_after = $7,
-    conditions = $8,
+    conditions = $8, thin = $9,
     revision = revision + 1, updated_at = now()
-WHERE id = $9 AND revision = $10 AND deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions
+WHERE id = $10 AND revision = $11 AND deleted_at IS NULL
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
 `
 
 type SubscriptionUpdateParams struct {
@@ -440,6 +448,7 @@ type SubscriptionUpdateParams struct {
 	MaxInFlight  *int32
 	DisableAfter int32
 	Conditions   []byte
+	Thin         bool
 	ID           int64
 	Revision     int64
 }
@@ -457,6 +466,7 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		arg.MaxInFlight,
 		arg.DisableAfter,
 		arg.Conditions,
+		arg.Thin,
 		arg.ID,
 		arg.Revision,
 	)
@@ -486,6 +496,7 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.RateLimit,
 		&i.RatePerS,
 		&i.Conditions,
+		&i.Thin,
 	)
 	return &i, err
 }

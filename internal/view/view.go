@@ -50,6 +50,7 @@ type Subscription struct {
 	FailureCount int         `json:"failure_count" doc:"Deliveries that died in a row"`
 	HeaderNames  []string    `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
 	V1a          bool        `json:"v1a"`
+	Thin         bool        `json:"thin" doc:"It is sent which event there is, and not its payload"`
 	PublicKey    *string     `json:"public_key" doc:"Verifies v1a signatures (whpk_); null without them"`
 	CreatedAt    time.Time   `json:"created_at"`
 	UpdatedAt    time.Time   `json:"updated_at"`
@@ -61,7 +62,7 @@ func NewSubscription(s *delivery.Subscription) Subscription {
 		ID: s.ID.String(), Tenant: s.Tenant, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, State: string(s.State),
 		StateReason: some(s.Reason), StateSince: s.Since.UTC(), OnDead: string(s.OnDead), MaxAttempts: s.MaxAttempts,
 		MaxInFlight: someInt(s.MaxInFlight), RateLimit: some(s.RateLimit.String()), FailureCount: s.Failures, HeaderNames: append([]string{}, s.HeaderNames...),
-		V1a: s.V1a, PublicKey: some(s.PublicKey), CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
+		V1a: s.V1a, Thin: s.Thin, PublicKey: some(s.PublicKey), CreatedAt: s.Created.UTC(), UpdatedAt: s.Updated.UTC(),
 	}
 	if s.DisableAfter > 0 {
 		v.DisableAfter = &s.DisableAfter

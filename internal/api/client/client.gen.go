@@ -679,6 +679,9 @@ type NewSubscriptionBody struct {
 	// Tenant Whose events it gets; needed with an operator's key
 	Tenant *string `json:"tenant,omitempty"`
 
+	// Thin Send, in place of payloads, a small JSON that names the event and the path at which its payload can be fetched
+	Thin *bool `json:"thin,omitempty"`
+
 	// Url The endpoint: https, at a public address
 	//
 	// Example: https://example.com/hooks
@@ -886,6 +889,9 @@ type Settings struct {
 	// Example: 100/s
 	RateLimit *string `json:"rate_limit,omitempty"`
 
+	// Thin Send, in place of payloads, a small JSON that names the event and the path at which its payload can be fetched
+	Thin *bool `json:"thin,omitempty"`
+
 	// Url The endpoint: https, at a public address
 	//
 	// Example: https://example.com/hooks
@@ -968,9 +974,12 @@ type Subscription struct {
 	StateReason *string   `json:"state_reason"`
 	StateSince  time.Time `json:"state_since"`
 	Tenant      string    `json:"tenant"`
-	UpdatedAt   time.Time `json:"updated_at"`
-	Url         string    `json:"url"`
-	V1a         bool      `json:"v1a"`
+
+	// Thin It is sent which event there is, and not its payload
+	Thin      bool      `json:"thin"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Url       string    `json:"url"`
+	V1a       bool      `json:"v1a"`
 }
 
 // SubscriptionOnDead Whether a dead letter lets its stream go on or holds it
@@ -1023,9 +1032,12 @@ type SubscriptionWithSecret struct {
 	StateReason *string   `json:"state_reason"`
 	StateSince  time.Time `json:"state_since"`
 	Tenant      string    `json:"tenant"`
-	UpdatedAt   time.Time `json:"updated_at"`
-	Url         string    `json:"url"`
-	V1a         bool      `json:"v1a"`
+
+	// Thin It is sent which event there is, and not its payload
+	Thin      bool      `json:"thin"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Url       string    `json:"url"`
+	V1a       bool      `json:"v1a"`
 }
 
 // SubscriptionWithSecretOnDead Whether a dead letter lets its stream go on or holds it
@@ -1058,6 +1070,12 @@ type ListAuditParams struct {
 
 // GetEventParams defines parameters for GetEvent.
 type GetEventParams struct {
+	// Tenant Whose it is; needed with an operator's key
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetEventPayloadParams defines parameters for GetEventPayload.
+type GetEventPayloadParams struct {
 	// Tenant Whose it is; needed with an operator's key
 	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
@@ -1267,6 +1285,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/events/{event_id} (the `GetEvent` operationId).
 	GetEvent(ctx context.Context, eventId string, params *GetEventParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEventPayload Get an event's payload
+	//
+	// Its exact bytes, with its content type: what subscriptions that are thin are told the path of.
+	//
+	// Corresponds with GET /v1/events/{event_id}/payload (the `GetEventPayload` operationId).
+	GetEventPayload(ctx context.Context, eventId string, params *GetEventPayloadParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListKeys List keys
 	//
@@ -1574,6 +1599,23 @@ func (c *Client) SendEvents(ctx context.Context, body SendEventsJSONRequestBody,
 // Corresponds with GET /v1/events/{event_id} (the `GetEvent` operationId).
 func (c *Client) GetEvent(ctx context.Context, eventId string, params *GetEventParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetEventRequest(c.Server, eventId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEventPayload Get an event's payload
+//
+// Its exact bytes, with its content type: what subscriptions that are thin are told the path of.
+//
+// Corresponds with GET /v1/events/{event_id}/payload (the `GetEventPayload` operationId).
+func (c *Client) GetEventPayload(ctx context.Context, eventId string, params *GetEventPayloadParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventPayloadRequest(c.Server, eventId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2252,6 +2294,67 @@ func NewGetEventRequest(server string, eventId string, params *GetEventParams) (
 	}
 
 	operationPath := fmt.Sprintf("/v1/events/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetEventPayloadRequest constructs an http.Request for the GetEventPayload method
+func NewGetEventPayloadRequest(server string, eventId string, params *GetEventPayloadParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "event_id", eventId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events/%s/payload", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3421,6 +3524,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/events/{event_id} (the `GetEvent` operationId).
 	GetEventWithResponse(ctx context.Context, eventId string, params *GetEventParams, reqEditors ...RequestEditorFn) (*GetEventResponse, error)
 
+	// GetEventPayloadWithResponse Get an event's payload
+	//
+	// Its exact bytes, with its content type: what subscriptions that are thin are told the path of.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events/{event_id}/payload (the `GetEventPayload` operationId).
+	GetEventPayloadWithResponse(ctx context.Context, eventId string, params *GetEventPayloadParams, reqEditors ...RequestEditorFn) (*GetEventPayloadResponse, error)
+
 	// ListKeysWithResponse List keys
 	//
 	// In the order of their ids, revoked ones too, without their texts.
@@ -3858,6 +3970,56 @@ func (r GetEventResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetEventPayloadResponse200Headers the declared response headers of an HTTP 200 response for GetEventPayload
+type GetEventPayloadResponse200Headers struct {
+	ContentDisposition    *string
+	ContentSecurityPolicy *string
+	ContentType           *string
+}
+
+type GetEventPayloadResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetEventPayloadResponse200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEventPayloadResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventPayloadResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventPayloadResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventPayloadResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventPayloadResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4899,6 +5061,21 @@ func (c *ClientWithResponses) GetEventWithResponse(ctx context.Context, eventId 
 	return ParseGetEventResponse(rsp)
 }
 
+// GetEventPayloadWithResponse Get an event's payload
+//
+// Its exact bytes, with its content type: what subscriptions that are thin are told the path of.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events/{event_id}/payload (the `GetEventPayload` operationId).
+func (c *ClientWithResponses) GetEventPayloadWithResponse(ctx context.Context, eventId string, params *GetEventPayloadParams, reqEditors ...RequestEditorFn) (*GetEventPayloadResponse, error) {
+	rsp, err := c.GetEventPayload(ctx, eventId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventPayloadResponse(rsp)
+}
+
 // ListKeysWithResponse List keys
 //
 // In the order of their ids, revoked ones too, without their texts.
@@ -5444,6 +5621,59 @@ func ParseGetEventResponse(rsp *http.Response) (*GetEventResponse, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetEventPayloadResponse parses an HTTP response from a GetEventPayloadWithResponse call
+func ParseGetEventPayloadResponse(rsp *http.Response) (*GetEventPayloadResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventPayloadResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetEventPayloadResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		if values := rsp.Header.Values("Content-Security-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Security-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentSecurityPolicy = &value
+		}
+		if values := rsp.Header.Values("Content-Type"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Type", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentType = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
