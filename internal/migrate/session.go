@@ -22,7 +22,7 @@ const lockKey int64 = 0x706f73746c616e65 // "postlane"
 
 var errOther = errors.New("another process is migrating this database")
 
-// ErrPooled: the lock of whoever migrates is a session's.
+// ErrPooled says why: the lock of whoever migrates is a session's.
 var ErrPooled = errors.New("migrations need a session of their own, and the address leads through a pooler in transaction mode: " +
 	"give the address of PostgreSQL itself (-database-url), or of a pooler in session mode")
 

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrStatements: the address leads through a pooler that does not keep what pgx prepares.
+// ErrStatements says that the address leads through a pooler that does not keep what pgx prepares.
 var ErrStatements = errors.New("the database is behind a pooler in transaction mode that keeps no prepared statements: " +
 	"add default_query_exec_mode=cache_describe to the connection URL, or have the pooler keep them (max_prepared_statements of PgBouncer 1.21 and later)")
 
@@ -100,7 +100,7 @@ func keepsNames(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback(ctx)
+	defer func() { _ = tx.Rollback(ctx) }() // nothing was written
 	if _, err := conn.PgConn().Prepare(ctx, name, "SELECT 1", nil); err != nil {
 		return false, err
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrNoPooler: this machine has no PgBouncer.
+// ErrNoPooler says that this machine has no PgBouncer.
 var ErrNoPooler = errors.New("PgBouncer is not installed: install the package pgbouncer")
 
 // Pooler is a running PgBouncer.
