@@ -17,7 +17,7 @@
 //   - Any number of processes may migrate at once: one works, the others wait
 //     and find nothing left to do. Its lock belongs to the connection that the
 //     migrations run on, so it can't outlive the work, nor the work the lock.
-//   - On a busy database a migration waits a second at most for a table's lock,
+//   - On a busy database a migration waits 300 ms at most for a table's lock,
 //     since everybody who comes after it waits as long, and then steps back and
 //     tries again.
 //   - A transaction:false part of several statements, which PostgreSQL would run

@@ -15,7 +15,8 @@ import (
 // Config says how to migrate. The zero value is a good one.
 type Config struct {
 	// LockTimeout is how long a migration waits for a lock on a table, and so
-	// how long it makes others wait who come after it. Default: 1 s.
+	// how long it makes others wait who come after it. Default: 300 ms, below
+	// the half second after which an enqueue gives up.
 	// A transaction:false statement waits without limit, since breaking off
 	// CREATE INDEX CONCURRENTLY leaves an invalid index; such statements take
 	// locks that no reader or writer waits for.
@@ -53,7 +54,7 @@ func (s Step) String() string {
 }
 
 func (c Config) withDefaults() Config {
-	c.LockTimeout = cmp.Or(c.LockTimeout, time.Second)
+	c.LockTimeout = cmp.Or(c.LockTimeout, 300*time.Millisecond)
 	c.Patience = cmp.Or(c.Patience, 5*time.Minute)
 	if c.Progress == nil {
 		c.Progress = func(Step) {}
