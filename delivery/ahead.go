@@ -15,7 +15,7 @@ const aheadBudget = 2000
 
 // Ahead returns what follows each of the claims in its stream, in order: up to
 // ClaimRequest.Ahead deliveries, fewer of many claims (2,000 in all), none behind a second
-// attempt, under a rate limit or a delivery that could not be sent in its turn, and none of a subscription that
+// attempt, under a rate limit, of an endpoint that fails, or behind a delivery that could not be sent in its turn, and none of a subscription that
 // has changed since the claim: what is enqueued after a change is sent as it says. The lease is the stream's, so
 // once an attempt has succeeded the claimant may go on with the next, one after another,
 // never two at a time, and settles them in that order (Result.Next). Those it does not get
@@ -25,7 +25,7 @@ func (s *Store) Ahead(ctx context.Context, claims []Claim, ahead int) ([][]Claim
 	var of []int // what the statement's arrays are of
 	var a claimArrays
 	for i := range claims {
-		if claims[i].Attempt == 1 && !claims[i].paced {
+		if claims[i].ahead > 0 {
 			of = append(of, i)
 			a.add(&claims[i], claims[i].Seq)
 		}

@@ -176,6 +176,7 @@ func (d *Dispatcher) judge(c *Claim, r *sender.Result) Result {
 		result.Verdict = Failed
 		result.Gone = r.Gone()
 		result.Blameless = r.OurFault()
+		result.Unavailable, result.Asked = unavailable(r) && !d.config.NoBreaker, r.RetryAfter
 		result.Delay = d.config.Schedule.Delay(c.Attempt, rand.Int64N, r.RetryAfter)
 	}
 	return result

@@ -70,8 +70,8 @@ type Claim struct {
 	// has a rate limit: each has its place in time, which is used up whether or not
 	// it is sent.
 	Wait time.Duration
-	// paced: the subscription has a rate limit.
-	paced bool
+	// ahead is how many behind it may be sent under its lease.
+	ahead int32
 
 	EventID, EventType, Asset, ContentType string
 	// Traceparent is the trace context that the event comes from, "" if none.
@@ -118,7 +118,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 				var paced map[SubscriptionID]int64 // how many were seen of each
 				for rows.Next() {
 					var c Claim
-					err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.Tenant, &c.EventID, &asset,
+					err := rows.Scan(&c.Subscription, &c.Seq, &c.Fence, &c.Attempt, &c.ahead, &c.Tenant, &c.EventID, &asset,
 						&c.Revision, &c.Prev, &c.EventType, &c.ContentType, &c.Traceparent, &c.PayloadSize, &c.Payload, &wait, &interval)
 					if err != nil {
 						return err
@@ -130,7 +130,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 						if paced == nil {
 							paced = map[SubscriptionID]int64{}
 						}
-						c.paced, c.Wait = true, time.Duration(wait+paced[c.Subscription]*interval)*time.Microsecond
+						c.Wait = time.Duration(wait+paced[c.Subscription]*interval) * time.Microsecond
 						paced[c.Subscription]++
 					}
 					claims = append(claims, c)

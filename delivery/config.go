@@ -76,6 +76,10 @@ type Config struct {
 	// Default: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h.
 	Schedule retry.Schedule
 
+	// NoBreaker has this dispatcher open no Breaker: it tries an endpoint that is not
+	// there with every delivery. It keeps to one that another opened.
+	NoBreaker bool
+
 	// Claimant names this dispatcher in leases and attempts, for people: two with
 	// one name work, and cannot be told apart.
 	// Default: the host's name and a random part.

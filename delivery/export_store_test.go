@@ -3,6 +3,8 @@ package delivery
 import (
 	"context"
 	"slices"
+
+	"github.com/postlane-go/postlane/delivery/sender"
 )
 
 // DiscardDeleted and WakeOrphans are what a dispatcher's upkeep calls.
@@ -49,3 +51,6 @@ func (s *Store) ReadyFloor(id SubscriptionID) int64 {
 	}
 	return 0
 }
+
+// Unavailable reports whether an attempt counts for its subscription's Breaker.
+func Unavailable(r *sender.Result) bool { return unavailable(r) }

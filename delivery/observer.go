@@ -17,6 +17,10 @@ type Observer struct {
 	Reclaimed func(deliveries int)
 	// Disabled: a subscription was disabled, for this reason.
 	Disabled func(id SubscriptionID, reason string)
+	// Opened: a subscription's Breaker opened.
+	Opened func(id SubscriptionID)
+	// OpenBreakers: how many are open. Told at every Config.Reclaim.
+	OpenBreakers func(n int)
 	// OldestDue: for how long the longest waiting delivery that could be claimed has
 	// waited; negative if none waits. Told at every Config.Reclaim.
 	OldestDue func(age time.Duration)

@@ -21,7 +21,7 @@ func setupPlans(t *testing.T) (*bundle, *clock, *plans.Log) {
 	pool, w := plans.New(t)
 	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	b := setupOn(t, pool, delivery.StoreConfig{Now: c.now})
-	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns", "paces"} {
+	for _, table := range []string{"events", "deliveries", "leases", "settled", "attempts", "subscriptions", "subscription_patterns", "paces", "breakers"} {
 		b.exec(fmt.Sprintf("ALTER TABLE postlane.%s SET (autovacuum_enabled = off)", table))
 	}
 	return b, c, w
@@ -103,7 +103,7 @@ func (p *passes) claim(n int) []delivery.Claim {
 }
 
 // grows are the tables that a busy or an old system has many rows in.
-var grows = []string{"events", "deliveries", "settled", "attempts", "paces"}
+var grows = []string{"events", "deliveries", "settled", "attempts", "paces", "breakers"}
 
 // cheap fails the test where a plan reads one of these whole, or the leases unless it
 // looks for those that ran out, or meets more than most rows.

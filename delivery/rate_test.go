@@ -2,7 +2,6 @@ package delivery_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -34,14 +33,6 @@ func waiting(n int, wait time.Duration) delivery.ClaimRequest {
 	return r
 }
 
-func distinct(n int) []string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = fmt.Sprint("asset ", i)
-	}
-	return list
-}
-
 // However many claim at once, and whenever, the places in time of a limited subscription
 // are an interval apart, and none is left out while there is something to send.
 func TestARateLimitIsExactAcrossClaimants(t *testing.T) {
@@ -49,7 +40,7 @@ func TestARateLimitIsExactAcrossClaimants(t *testing.T) {
 	b, c := setupClock(t)
 	const interval = 20 * time.Millisecond
 	sub := b.subscribe(rate("50/s"))
-	b.enqueue(distinct(400)...)
+	b.enqueue(names("k", 400)...)
 	stores := []*delivery.Store{b.store}
 	for range 3 {
 		stores = append(stores, setupOn(t, b.pool, delivery.StoreConfig{Now: c.now}).store)
@@ -93,7 +84,7 @@ func TestAPauseDoesNotSaveUpRequests(t *testing.T) {
 	t.Parallel()
 	b, c := setupClock(t)
 	b.subscribe(rate("2/s"))
-	b.enqueue(distinct(10)...)
+	b.enqueue(names("k", 10)...)
 	b.is.Equal(len(b.claim(10)), 1)
 	b.is.Equal(len(b.claim(10)), 0)
 	c.advance(499 * time.Millisecond)
@@ -108,7 +99,7 @@ func TestALimitChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	b, c := setupClock(t)
 	sub := b.subscribe(rate("1/24h"))
-	b.enqueue(distinct(10)...)
+	b.enqueue(names("k", 10)...)
 	b.is.Equal(len(b.claim(10)), 1)
 	c.advance(time.Hour)
 	b.is.Equal(len(b.claim(10)), 0)
@@ -131,7 +122,7 @@ func TestALimitIsOfItsSubscriptionAlone(t *testing.T) {
 	t.Parallel()
 	b, _ := setupClock(t)
 	limited, free := b.subscribe(rate("1/s")), b.subscribe()
-	b.enqueue(distinct(5)...)
+	b.enqueue(names("k", 5)...)
 	got := map[delivery.SubscriptionID]int{}
 	for _, c := range b.claim(100) {
 		got[c.Subscription]++
@@ -173,7 +164,7 @@ func TestADispatcherWaitsForEachPlace(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, pgtest.New(t), delivery.StoreConfig{})
 	b.subscribe(rate("50/s"))
-	b.enqueue(distinct(20)...)
+	b.enqueue(names("k", 20)...)
 	s := &timedSender{sent: make(chan time.Time, 20)}
 	began := time.Now()
 	ctx, stop := context.WithCancel(b.ctx)

@@ -42,6 +42,12 @@ type Result struct {
 	// delivery dies of it, its subscription's failures are not counted.
 	Blameless bool
 
+	// Unavailable says that a Failed attempt found no endpoint, or one that asks for less;
+	// Asked is for how long it asked to be left alone (Retry-After), 0 if it did not. See
+	// Breaker.
+	Unavailable bool
+	Asked       time.Duration
+
 	// Next is the delivery (of Store.Ahead) with which the claimant goes on, after a
 	// success: the lease stays, and stands there. Left nil, the lease ends.
 	Next *Claim
@@ -90,6 +96,9 @@ type Settlement struct {
 	// Disabled is why the subscription was disabled by it; "" if it was not. Of
 	// several in one call that did it together, one says so.
 	Disabled string
+	// Opened says that the subscription's Breaker was opened by it. Of several in one
+	// call that did it together, one says so.
+	Opened bool
 }
 
 // Err is ErrLeaseLost where the lease was lost.
@@ -155,6 +164,7 @@ type settleBatch struct {
 	gone      []bool
 	blameless []bool
 	delays    []int64
+	strikes   strikes
 	postponed claimArrays
 	postpone  []int64
 	// ended are the leases that end, and advanced those that go on, by counts, to
@@ -198,6 +208,9 @@ func newSettleBatch(results []Result) *settleBatch {
 			b.attempts = append(b.attempts, attempt)
 			b.blameless = append(b.blameless, r.Blameless)
 			b.delays = append(b.delays, max(r.Delay, time.Millisecond).Milliseconds())
+			if r.Unavailable {
+				b.strikes.add(c, stream.from, r)
+			}
 		case Postponed:
 			b.postponed.add(c, stream.from)
 			b.postpone = append(b.postpone, max(r.Delay, time.Millisecond).Milliseconds())
@@ -222,8 +235,8 @@ func newSettleBatch(results []Result) *settleBatch {
 // queue adds the statements, in the order that they need: rows of deliveries before
 // their leases, and the wake-up of streams last, with a snapshot that shows all.
 func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
-	if ok, failed := &b.succeeded, &b.failed; len(ok.seqs) > 0 && len(failed.seqs) > 0 {
-		q.Queue(dbgen.SubscriptionLockSettling, failed.subscriptions, b.attempts, ok.subscriptions)
+	if ok, failed := &b.succeeded, &b.failed; len(ok.seqs) > 0 && len(failed.seqs) > 0 || len(b.strikes.seqs) > 0 {
+		q.Queue(dbgen.SubscriptionLockSettling, failed.subscriptions, b.attempts, b.strikes.subscriptions, ok.subscriptions)
 	}
 	if e := &b.succeeded; len(e.seqs) > 0 {
 		q.Queue(dbgen.DeliverySettleDelivered, e.subscriptions, e.assets, e.seqs, e.froms, e.fences, e.startedMsAgo, e.durationsMs, e.statuses, e.outcomes,
@@ -234,6 +247,9 @@ func (b *settleBatch) queue(q *pgx.Batch, now *time.Time) {
 		q.Queue(dbgen.DeliverySettleFailed, e.subscriptions, e.assets, e.seqs, e.froms, e.fences, b.gone, b.blameless, b.delays, e.startedMsAgo, e.durationsMs,
 			e.statuses, e.outcomes, e.answers, e.answersCut, e.headers, e.errors, e.dns, e.connect, e.tls, e.firstByte, now).
 			Query(b.markFailed)
+	}
+	if len(b.strikes.seqs) > 0 {
+		b.strikes.queue(q, now, b.markOpened)
 	}
 	if p := &b.postponed; len(p.seqs) > 0 {
 		q.Queue(dbgen.DeliveryPostpone, p.subscriptions, p.assets, p.seqs, p.froms, p.fences, b.postpone, now).
@@ -275,6 +291,25 @@ func (b *settleBatch) markFailed(rows pgx.Rows) error {
 			disabled[k.subscription] = true
 		}
 		b.settlements[b.index[k]] = s
+	}
+	return rows.Err()
+}
+
+// markOpened notes on one result of each subscription that its breaker opened.
+func (b *settleBatch) markOpened(rows pgx.Rows) error {
+	var id int64
+	opened := map[int64]bool{}
+	for rows.Next() {
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		opened[id] = true
+	}
+	for i := range b.results {
+		if id := int64(b.results[i].Claim.Subscription); opened[id] && b.settlements[i].State != SettledLost {
+			b.settlements[i].Opened = true
+			delete(opened, id)
+		}
 	}
 	return rows.Err()
 }

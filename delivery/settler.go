@@ -132,6 +132,13 @@ func (d *Dispatcher) tell(r *Result, s Settlement) {
 		d.log.Debug("attempt failed", "subscription", c.Subscription, "delivery", c.ID(), "attempt", c.Attempt,
 			"outcome", r.Attempt.Outcome, "status", r.Attempt.Status, "next_in", r.Delay)
 	}
+	if s.Opened {
+		d.log.Warn("endpoint is unavailable: only probes are sent until one succeeds", "subscription", c.Subscription,
+			"outcome", r.Attempt.Outcome, "status", r.Attempt.Status)
+		if f := d.config.Observer.Opened; f != nil {
+			f(c.Subscription)
+		}
+	}
 	if s.Disabled != "" {
 		d.log.Warn("subscription disabled", "subscription", c.Subscription, "reason", s.Disabled)
 		if f := d.config.Observer.Disabled; f != nil {

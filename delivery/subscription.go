@@ -153,6 +153,8 @@ type Subscription struct {
 
 	// Failures is how many deliveries in a row have died.
 	Failures int
+	// Breaker is open while the endpoint is not there, else nil. Changes return none.
+	Breaker *Breaker
 
 	Created, Updated time.Time
 	// Revision rises with every change of settings, state or secret.

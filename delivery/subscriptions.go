@@ -65,7 +65,11 @@ func (s *Store) Subscription(ctx context.Context, id SubscriptionID) (*Subscript
 	if err != nil {
 		return nil, s.notFound(err, "read", id)
 	}
-	return newSubscription(row), nil
+	list, err := s.withBreakers(ctx, []*dbgen.PostlaneSubscriptions{row})
+	if err != nil {
+		return nil, s.notFound(err, "read", id)
+	}
+	return list[0], nil
 }
 
 // Subscriptions returns up to max subscriptions of a tenant ("": of all), in the order
@@ -75,9 +79,9 @@ func (s *Store) Subscriptions(ctx context.Context, tenant string, after Subscrip
 	if err != nil {
 		return nil, fmt.Errorf("delivery: list subscriptions: %w", err)
 	}
-	list := make([]*Subscription, len(rows))
-	for i, r := range rows {
-		list[i] = newSubscription(r)
+	list, err := s.withBreakers(ctx, rows)
+	if err != nil {
+		return nil, fmt.Errorf("delivery: list subscriptions: %w", err)
 	}
 	return list, nil
 }
@@ -109,6 +113,11 @@ func (s *Store) UpdateSubscription(ctx context.Context, id SubscriptionID, chang
 			if err != nil {
 				return err
 			}
+			if settings.URL != sub.URL {
+				if err := queries.BreakerClose(ctx, tx, int64(id)); err != nil {
+					return err
+				}
+			}
 			row, err = s.writeExtras(ctx, tx, row, &settings)
 			return err
 		})
@@ -134,7 +143,8 @@ func (s *Store) Pause(ctx context.Context, id SubscriptionID, reason string) (*S
 	return sub, s.quiesce(ctx, id)
 }
 
-// Enable starts a paused or disabled subscription again, with no failures counted.
+// Enable starts a paused or disabled subscription again, with no failures counted and its
+// Breaker closed.
 // What is pending goes out in order.
 func (s *Store) Enable(ctx context.Context, id SubscriptionID) (*Subscription, error) {
 	return s.setState(ctx, id, Active, "")
@@ -194,6 +204,11 @@ func (s *Store) setState(ctx context.Context, id SubscriptionID, state State, re
 	err := s.transaction(ctx, func(tx pgx.Tx) (err error) {
 		if row, err = queries.SubscriptionSetState(ctx, tx, arg); err != nil {
 			return err
+		}
+		if state == Active {
+			if err := queries.BreakerClose(ctx, tx, int64(id)); err != nil {
+				return err
+			}
 		}
 		return queries.SubscriptionNotify(ctx, tx)
 	})

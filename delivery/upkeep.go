@@ -144,6 +144,14 @@ func (d *Dispatcher) cleanUp(ctx context.Context, orphans *orphanSearch) {
 			f(int(woken))
 		}
 	}
+	if f := d.config.Observer.OpenBreakers; f != nil {
+		n, err := d.store.OpenBreakers(ctx)
+		if err != nil {
+			fail(err)
+			return
+		}
+		f(int(n))
+	}
 	if f := d.config.Observer.OldestDue; f != nil {
 		age, err := d.store.OldestDue(ctx)
 		if err != nil {

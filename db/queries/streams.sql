@@ -129,8 +129,8 @@ ORDER BY w.n;
 -- name: StreamOldestDue :one
 --
 -- For how many milliseconds the longest waiting delivery that may be claimed has
--- waited since its event was written, over the active subscriptions (up to 1,000 of
--- them); -1 if none waits.
+-- waited since its event was written, over the active subscriptions with no open breaker
+-- (up to 1,000 of them); -1 if none waits.
 WITH RECURSIVE walk (id, n) AS (
     SELECT (SELECT d.subscription_id FROM postlane.deliveries d
             WHERE d.ready IS NOT NULL ORDER BY d.subscription_id LIMIT 1), 1
@@ -143,6 +143,7 @@ WITH RECURSIVE walk (id, n) AS (
 SELECT coalesce(floor(extract(epoch FROM coalesce(sqlc.narg('now')::timestamptz, now()) - min(h.created_at)) * 1000), -1)::bigint
 FROM walk w
 JOIN postlane.subscriptions s ON s.id = w.id AND s.state = 'active' AND s.deleted_at IS NULL
+     AND (NOT s.failing OR (SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) IS NULL)
 CROSS JOIN LATERAL (
     SELECT d.created_at FROM postlane.deliveries d
     WHERE d.subscription_id = w.id AND d.ready IS NOT NULL

@@ -114,8 +114,8 @@ SELECT EXISTS (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' A
 
 -- name: SubscriptionLockSettling :exec
 --
--- Comes first where a transaction settles successes and failures: locks the subscriptions
--- that the ones will forgive and the others charge, in the order of their ids. Each
+-- Comes first where a transaction settles successes and failures, or meets breakers: locks
+-- the subscriptions that the ones will forgive and the others charge, in the order of their ids. Each
 -- settling statement orders only its own, and two transactions that forgive and charge
 -- the same subscriptions crosswise would wait for each other in a circle.
 SELECT s.id
@@ -125,10 +125,12 @@ FROM (
     JOIN postlane.subscriptions m ON m.id = f.id
     WHERE f.attempt >= m.max_attempts
     UNION
+    SELECT u.id FROM (SELECT unnest(@unavailable::bigint[]) AS id) u
+    UNION
     SELECT o.id
     FROM (SELECT unnest(@succeeded::bigint[]) AS id) o
     JOIN postlane.subscriptions m ON m.id = o.id
-    WHERE m.failure_count > 0
+    WHERE m.failure_count > 0 OR m.failing
 ) x
 JOIN postlane.subscriptions s ON s.id = x.id
 ORDER BY s.id

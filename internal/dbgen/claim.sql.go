@@ -226,7 +226,7 @@ claim AS MATERIALIZED (
            $6::text AS claimant
 ),
 picked AS MATERIALIZED (
-    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts, free.paced
+    SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts, free.paced, free.failing
     FROM walk w
     CROSS JOIN LATERAL (
         SELECT coalesce(($7::bigint[])[at.n], 0) AS ready, coalesce(($8::bigint[])[at.n], 0) AS fence
@@ -239,7 +239,7 @@ picked AS MATERIALIZED (
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
                                         WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
                                         ORDER BY l.fence + 0 LIMIT $9::integer) held) AS slots,
-               s.rate_limit IS NOT NULL AS paced
+               s.rate_limit IS NOT NULL AS paced, s.failing
         FROM postlane.subscriptions s
         WHERE s.id = w.id
         OFFSET 0
@@ -253,16 +253,28 @@ picked AS MATERIALIZED (
                         FOR NO KEY UPDATE OF p SKIP LOCKED), 0))
                     ELSE greatest(free.slots, 0) END::bigint AS slots
         OFFSET 0
+    ) pace
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN free.failing AND pace.slots > 0
+                    THEN coalesce((
+                        SELECT CASE WHEN b.probe_at IS NULL THEN pace.slots ELSE 1 END
+                        FROM postlane.breakers b CROSS JOIN claim k
+                        WHERE b.subscription_id = w.id AND (b.probe_at IS NULL OR b.probe_at <= k.began)
+                        FOR NO KEY UPDATE OF b SKIP LOCKED), 0)
+                    ELSE pace.slots END::bigint AS slots,
+               -- A retry that ripened while it was failing stands in its old place.
+               CASE WHEN free.failing THEN 0 ELSE floor.ready END AS ready
+        OFFSET 0
     ) may
     CROSS JOIN LATERAL (
         SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
         FROM postlane.deliveries d
         WHERE d.subscription_id = w.id
           AND d.ready IS NOT NULL
-          AND d.ready >= floor.ready
+          AND d.ready >= may.ready
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= floor.ready
+               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= may.ready
                ORDER BY n.ready OFFSET $10::integer LIMIT 1), 9223372036854775807)
           AND (SELECT l.seq FROM postlane.leases l
                WHERE l.subscription_id = d.subscription_id
@@ -283,12 +295,12 @@ picked AS MATERIALIZED (
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced THEN $12::integer ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced AND NOT p.failing THEN $12::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
     FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
     ON CONFLICT (subscription_id, (coalesce(asset, '')), tenant) DO NOTHING
-    RETURNING subscription_id, seq, fence, attempt, tenant, event_id, asset
+    RETURNING subscription_id, seq, fence, attempt, ahead, tenant, event_id, asset
 ),
 paced AS (
     UPDATE postlane.paces p
@@ -300,8 +312,16 @@ paced AS (
     WHERE p.subscription_id = n.subscription_id
     RETURNING p.subscription_id, p.interval_us,
               (extract(epoch FROM p.next_at - n.began) * 1000000)::bigint - n.taken * p.interval_us AS wait_us
+),
+probed AS (
+    UPDATE postlane.breakers b
+    SET probe_at = c.began + greatest(c.lease_ms, b.pause_ms) * interval '1 millisecond'
+    FROM (SELECT DISTINCT t.subscription_id FROM taken t
+          WHERE t.subscription_id = ANY (ARRAY(SELECT DISTINCT k.subscription_id FROM picked k WHERE k.failing))) n
+    CROSS JOIN claim c
+    WHERE b.subscription_id = n.subscription_id AND b.probe_at IS NOT NULL
 )
-SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.tenant, t.event_id, t.asset,
+SELECT t.subscription_id, t.seq, t.fence, t.attempt, t.ahead, t.tenant, t.event_id, t.asset,
        (SELECT s.revision FROM postlane.subscriptions s WHERE s.id = t.subscription_id LIMIT 1)::bigint AS revision,
        coalesce((SELECT p.seq FROM postlane.settled p
                  WHERE p.subscription_id = t.subscription_id
@@ -344,6 +364,7 @@ type DeliveryClaimRow struct {
 	Seq            int64
 	Fence          int64
 	Attempt        int32
+	Ahead          int32
 	Tenant         string
 	EventID        string
 	Asset          *string
@@ -371,7 +392,12 @@ type DeliveryClaimRow struct {
 // Of a subscription with a rate limit a claim takes places in time: as many requests as
 // begin within wait_ms, one every interval from the later of now and the first free
 // place on, and none behind them. The places are taken whatever becomes of the claim.
-// Others pay nothing: that there is no limit stands in the row that tells the slots.
+//
+// Of a subscription whose breaker is open a claim takes one delivery, the probe, once it
+// is due, and puts the next probe off for as long as this one's lease.
+//
+// Others pay nothing for either: the row that tells the slots says that there is no limit
+// and no breaker.
 //
 // How it reads:
 //
@@ -389,10 +415,11 @@ type DeliveryClaimRow struct {
 //	taken     writes the leases. The unique index on the stream decides between
 //	          two claims that could not see each other: the second takes nothing.
 //	          Ordered, so that two claims cannot wait for each other in a circle.
-//	paced     moves the first free place on. Its row is locked before it is looked at,
-//	          so of two claims the second sees what the first took, or steps over it.
+//	paced,    move the first free place and the time of the next probe on. Their rows
+//	probed    are locked before they are looked at, so of two claims the second sees
+//	          what the first took, or steps over it.
 //
-// Locks: the picked rows, and the paces looked at, until the end of the transaction.
+// Locks: the picked rows, and the paces and breakers looked at, until the end of the transaction.
 //
 // A scalar sub-select with LIMIT 1 stays an index probe whatever the planner
 // believes of tables it has never analyzed; EXISTS may become a hash of a whole
@@ -424,6 +451,7 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 			&i.Seq,
 			&i.Fence,
 			&i.Attempt,
+			&i.Ahead,
 			&i.Tenant,
 			&i.EventID,
 			&i.Asset,
@@ -478,7 +506,7 @@ WITH RECURSIVE walk (id, hit) AS (
     WHERE active.id IS NOT NULL
 ),
 short AS MATERIALIZED (
-    SELECT w.id, floor.ready
+    SELECT w.id, CASE WHEN s.failing THEN 0 ELSE floor.ready END AS ready
     FROM walk w
     JOIN postlane.subscriptions s ON s.id = w.id
     CROSS JOIN LATERAL (
@@ -494,6 +522,8 @@ short AS MATERIALIZED (
           < least(coalesce(s.max_in_flight, $4::integer), $4::integer)
       AND (s.rate_limit IS NULL
            OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = w.id LIMIT 1) <= coalesce($5::timestamptz, now()))
+      AND (NOT s.failing
+           OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) <= coalesce($5::timestamptz, now()), true))
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq
@@ -555,7 +585,7 @@ type DeliveryParkParams struct {
 // Comes after a claim that was short. Of the active subscriptions with a free slot
 // that claim took all it could see, so what is ready there is in flight or behind
 // something, but for what its window did not reach. Others merely wait: with every
-// slot taken, for their rate limit, or with a backlog paused, looking through their
+// slot taken, for their rate limit or a probe, or with a backlog paused, looking through their
 // windows (2,000 rows, 3,600 pages each) would cost more than all the claims.
 //
 // Begins to read at the floors, as a claim does.

@@ -924,7 +924,7 @@ func (q *Queries) ConsoleSessionFind(ctx context.Context, db DBTX, hash []byte) 
 
 const ConsoleSubscriptions = `-- name: ConsoleSubscriptions :many
 WITH page AS MATERIALIZED (
-    SELECT s.id, s.revision, s.tenant, s.url, s.description, s.event_types, s.state, s.state_reason, s.state_since, s.on_dead, s.max_attempts, s.max_in_flight, s.disable_after, s.failure_count, s.created_at, s.updated_at, s.deleted_at, s.public_key, s.headers, s.headers_key_id, s.header_names, s.rate_limit, s.rate_per_s, s.conditions, s.thin, (CASE s.state WHEN 'disabled' THEN 0 WHEN 'paused' THEN 1 ELSE 2 END)::integer AS place
+    SELECT s.id, s.revision, s.tenant, s.url, s.description, s.event_types, s.state, s.state_reason, s.state_since, s.on_dead, s.max_attempts, s.max_in_flight, s.disable_after, s.failure_count, s.created_at, s.updated_at, s.deleted_at, s.public_key, s.headers, s.headers_key_id, s.header_names, s.rate_limit, s.rate_per_s, s.failing, s.conditions, s.thin, (CASE s.state WHEN 'disabled' THEN 0 WHEN 'paused' THEN 1 ELSE 2 END)::integer AS place
     FROM postlane.subscriptions s
     WHERE s.deleted_at IS NULL AND ($1::text = '' OR s.tenant = $1::text)
       AND ($2::text = '' OR s.state = $2::text)

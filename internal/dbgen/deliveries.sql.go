@@ -334,7 +334,9 @@ due AS MATERIALIZED (
 ),
 ripe AS (
     UPDATE postlane.deliveries d
-    SET ready = nextval('postlane.delivery_seq'), due_at = NULL
+    SET ready = CASE WHEN (SELECT s.failing FROM postlane.subscriptions s WHERE s.id = d.subscription_id LIMIT 1) THEN d.seq
+                     ELSE nextval('postlane.delivery_seq') END,
+        due_at = NULL
     FROM due u
     WHERE d.subscription_id = u.subscription_id AND d.seq = u.seq
     RETURNING 1
@@ -358,6 +360,10 @@ type DeliveryRipenRow struct {
 
 // Makes deliveries whose time has come ready, the longest due first, up to max, and
 // says how many, and in how many milliseconds the next is due (-1: none waits).
+//
+// Where the endpoint fails, a retry takes its old place, before what was not tried yet:
+// probes then use up the attempts of a few deliveries, and a dead endpoint is disabled
+// as soon as if nothing else waited.
 func (q *Queries) DeliveryRipen(ctx context.Context, db DBTX, arg *DeliveryRipenParams) (*DeliveryRipenRow, error) {
 	row := db.QueryRow(ctx, DeliveryRipen, arg.Now, arg.Max)
 	var i DeliveryRipenRow
@@ -414,13 +420,16 @@ owed AS MATERIALIZED (
     SELECT s.id
     FROM (SELECT DISTINCT m.subscription_id FROM mine m) x
     JOIN postlane.subscriptions s ON s.id = x.subscription_id
-    WHERE s.failure_count > 0
+    WHERE s.failure_count > 0 OR s.failing
     ORDER BY s.id
     FOR NO KEY UPDATE OF s
 ),
 forgiven AS (
-    UPDATE postlane.subscriptions s SET failure_count = 0
+    UPDATE postlane.subscriptions s SET failure_count = 0, failing = false
     FROM owed o WHERE s.id = o.id
+),
+closed AS (
+    DELETE FROM postlane.breakers b USING owed o WHERE b.subscription_id = o.id
 )
 SELECT m.subscription_id::bigint AS subscription_id, m.seq::bigint AS seq, m.fence::bigint AS fence FROM mine m
 `
@@ -460,8 +469,8 @@ type DeliverySettleDeliveredRow struct {
 // Each is named with the delivery at which its lease stands, the first of those of
 // the stream that are settled here: none is settled before one that it follows.
 //
-// A success sets the failure count of its subscription to 0. A row with nothing to
-// forgive is neither locked nor written.
+// A success sets the failure count of its subscription to 0, and closes its breaker. A
+// row with nothing to forgive is neither locked nor written.
 //
 // Locks the leases (so a reclaim steps over them), then the deliveries, and the
 // subscriptions to forgive in the order of their ids. Each row is found by its whole

@@ -18,6 +18,9 @@ SELECT ((SELECT count(*) = 0 FROM (SELECT 1 FROM postlane.leases l LIMIT 1) f)
    AND (SELECT count(*) = 0
         FROM (SELECT 1 FROM postlane.subscriptions s
               WHERE s.state = 'active' AND s.deleted_at IS NULL
+                AND (NOT s.failing
+                     OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = s.id LIMIT 1)
+                                 <= coalesce($1::timestamptz, now()), true))
                 AND (SELECT d.seq FROM postlane.deliveries d
                      WHERE d.subscription_id = s.id AND d.ready IS NOT NULL
                      ORDER BY d.subscription_id, d.ready LIMIT 1) IS NOT NULL

@@ -73,6 +73,7 @@ type PostlaneSubscriptions struct {
 	HeaderNames  []string
 	RateLimit    *int32
 	RatePerS     *int32
+	Failing      bool
 	Conditions   []byte
 	Thin         bool
 }

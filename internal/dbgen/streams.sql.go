@@ -147,6 +147,7 @@ WITH RECURSIVE walk (id, n) AS (
 SELECT coalesce(floor(extract(epoch FROM coalesce($1::timestamptz, now()) - min(h.created_at)) * 1000), -1)::bigint
 FROM walk w
 JOIN postlane.subscriptions s ON s.id = w.id AND s.state = 'active' AND s.deleted_at IS NULL
+     AND (NOT s.failing OR (SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) IS NULL)
 CROSS JOIN LATERAL (
     SELECT d.created_at FROM postlane.deliveries d
     WHERE d.subscription_id = w.id AND d.ready IS NOT NULL
@@ -155,8 +156,8 @@ CROSS JOIN LATERAL (
 `
 
 // For how many milliseconds the longest waiting delivery that may be claimed has
-// waited since its event was written, over the active subscriptions (up to 1,000 of
-// them); -1 if none waits.
+// waited since its event was written, over the active subscriptions with no open breaker
+// (up to 1,000 of them); -1 if none waits.
 func (q *Queries) StreamOldestDue(ctx context.Context, db DBTX, now *time.Time) (int64, error) {
 	row := db.QueryRow(ctx, StreamOldestDue, now)
 	var column_1 int64

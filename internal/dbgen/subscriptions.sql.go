@@ -41,7 +41,7 @@ const SubscriptionCreate = `-- name: SubscriptionCreate :one
 INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions, thin)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
         $10, $11)
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin
 `
 
 type SubscriptionCreateParams struct {
@@ -97,6 +97,7 @@ func (q *Queries) SubscriptionCreate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Failing,
 		&i.Conditions,
 		&i.Thin,
 	)
@@ -120,7 +121,7 @@ func (q *Queries) SubscriptionDelete(ctx context.Context, db DBTX, id int64) (in
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin FROM postlane.subscriptions WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*PostlaneSubscriptions, error) {
@@ -150,6 +151,7 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Failing,
 		&i.Conditions,
 		&i.Thin,
 	)
@@ -157,7 +159,7 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, id int64) (*Post
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin FROM postlane.subscriptions
+SELECT id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin FROM postlane.subscriptions
 WHERE id > $1 AND deleted_at IS NULL AND ($2::text = '' OR tenant = $2::text)
 ORDER BY id LIMIT $3::integer
 `
@@ -202,6 +204,7 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.HeaderNames,
 			&i.RateLimit,
 			&i.RatePerS,
+			&i.Failing,
 			&i.Conditions,
 			&i.Thin,
 		); err != nil {
@@ -235,10 +238,12 @@ FROM (
     JOIN postlane.subscriptions m ON m.id = f.id
     WHERE f.attempt >= m.max_attempts
     UNION
+    SELECT u.id FROM (SELECT unnest($3::bigint[]) AS id) u
+    UNION
     SELECT o.id
-    FROM (SELECT unnest($3::bigint[]) AS id) o
+    FROM (SELECT unnest($4::bigint[]) AS id) o
     JOIN postlane.subscriptions m ON m.id = o.id
-    WHERE m.failure_count > 0
+    WHERE m.failure_count > 0 OR m.failing
 ) x
 JOIN postlane.subscriptions s ON s.id = x.id
 ORDER BY s.id
@@ -246,17 +251,23 @@ FOR NO KEY UPDATE OF s
 `
 
 type SubscriptionLockSettlingParams struct {
-	Failed    []int64
-	Attempts  []int32
-	Succeeded []int64
+	Failed      []int64
+	Attempts    []int32
+	Unavailable []int64
+	Succeeded   []int64
 }
 
-// Comes first where a transaction settles successes and failures: locks the subscriptions
-// that the ones will forgive and the others charge, in the order of their ids. Each
+// Comes first where a transaction settles successes and failures, or meets breakers: locks
+// the subscriptions that the ones will forgive and the others charge, in the order of their ids. Each
 // settling statement orders only its own, and two transactions that forgive and charge
 // the same subscriptions crosswise would wait for each other in a circle.
 func (q *Queries) SubscriptionLockSettling(ctx context.Context, db DBTX, arg *SubscriptionLockSettlingParams) error {
-	_, err := db.Exec(ctx, SubscriptionLockSettling, arg.Failed, arg.Attempts, arg.Succeeded)
+	_, err := db.Exec(ctx, SubscriptionLockSettling,
+		arg.Failed,
+		arg.Attempts,
+		arg.Unavailable,
+		arg.Succeeded,
+	)
 	return err
 }
 
@@ -326,7 +337,7 @@ SET state = $1,
     failure_count = CASE WHEN $1 = 'active' THEN 0 ELSE s.failure_count END,
     revision = s.revision + 1, updated_at = now()
 WHERE s.id = $3 AND s.deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin
 `
 
 type SubscriptionSetStateParams struct {
@@ -363,6 +374,7 @@ func (q *Queries) SubscriptionSetState(ctx context.Context, db DBTX, arg *Subscr
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Failing,
 		&i.Conditions,
 		&i.Thin,
 	)
@@ -436,7 +448,7 @@ SET url = $1, description = $2, event_types = $3, on_dead = $4,
     conditions = $8, thin = $9,
     revision = revision + 1, updated_at = now()
 WHERE id = $10 AND revision = $11 AND deleted_at IS NULL
-RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, conditions, thin
+RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin
 `
 
 type SubscriptionUpdateParams struct {
@@ -495,6 +507,7 @@ func (q *Queries) SubscriptionUpdate(ctx context.Context, db DBTX, arg *Subscrip
 		&i.HeaderNames,
 		&i.RateLimit,
 		&i.RatePerS,
+		&i.Failing,
 		&i.Conditions,
 		&i.Thin,
 	)
