@@ -108,7 +108,7 @@ func TestALostLeaseAmongHeldOnes(t *testing.T) {
 	}
 	settlements, err := b.store.Settle(b.ctx, results)
 	b.is.NoErr(err)
-	b.is.Equal(fmt.Sprint(settlements), "[{delivered } {lost } {pending } {released }]")
+	b.is.Equal(settlements, []delivery.Settlement{{State: delivery.SettledDelivered}, {State: delivery.SettledLost}, {State: delivery.SettledPending}, {State: delivery.SettledReleased}})
 	b.is.Equal(b.counts(sub), "pending:2 delivering:1 delivered:1 ")
 	lost, err := b.store.Renew(b.ctx, []*delivery.Claim{&claims[0], &stale, &claims[1]}, time.Minute)
 	b.is.NoErr(err)

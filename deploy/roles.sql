@@ -70,9 +70,9 @@ REVOKE EXECUTE ON FUNCTION postlane.conditions_path(jsonb), postlane.subscriptio
 
 -- The dispatcher. Of a subscription it changes what its deliveries' outcomes say.
 GRANT SELECT ON postlane.subscriptions, postlane.subscription_secrets, postlane.events TO postlane_dispatcher;
-GRANT UPDATE (revision, state, state_reason, state_since, failure_count, updated_at) ON postlane.subscriptions TO postlane_dispatcher;
+GRANT UPDATE (revision, state, state_reason, state_since, failure_count, failing, updated_at) ON postlane.subscriptions TO postlane_dispatcher;
 GRANT SELECT, UPDATE, DELETE ON postlane.deliveries TO postlane_dispatcher;
-GRANT SELECT, INSERT, UPDATE, DELETE ON postlane.leases TO postlane_dispatcher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON postlane.leases, postlane.breakers TO postlane_dispatcher;
 GRANT SELECT, UPDATE ON postlane.paces TO postlane_dispatcher;
 GRANT SELECT, INSERT ON postlane.settled TO postlane_dispatcher;
 GRANT INSERT ON postlane.attempts TO postlane_dispatcher;
@@ -95,6 +95,7 @@ GRANT USAGE ON SEQUENCE postlane.outbox_fence_seq TO postlane_relay;
 GRANT SELECT ON ALL TABLES IN SCHEMA postlane TO postlane_operator;
 GRANT INSERT, UPDATE ON postlane.subscriptions, postlane.api_keys, postlane.replays TO postlane_operator;
 GRANT INSERT, DELETE ON postlane.subscription_patterns, postlane.console_sessions TO postlane_operator;
+GRANT DELETE ON postlane.breakers TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.subscription_secrets, postlane.paces, postlane.deliveries, postlane.settled TO postlane_operator;
 GRANT INSERT ON postlane.events, postlane.revivals, postlane.replayed TO postlane_operator;
 GRANT INSERT, UPDATE (tenant, target, detail, status, outcome) ON postlane.audit TO postlane_operator;

@@ -373,6 +373,10 @@ func writeSubscription(w io.Writer, v view.Subscription) {
 	if v.Thin {
 		row("thin", "no payload is sent")
 	}
+	if b := v.Breaker; b != nil {
+		row("breaker", fmt.Sprintf("open since %s, after %d failed requests; next probe at %s",
+			b.OpenSince.Format(time.RFC3339), b.Failures, b.NextProbeAt.Format(time.RFC3339)))
+	}
 	if len(v.HeaderNames) > 0 {
 		row("headers", strings.Join(v.HeaderNames, ", "))
 	}

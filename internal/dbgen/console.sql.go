@@ -934,6 +934,7 @@ WITH page AS MATERIALIZED (
     LIMIT $6::integer
 )
 SELECT p.id, p.tenant, p.url, p.description, p.event_types, p.state, p.state_reason, p.state_since, p.on_dead, p.place,
+       coalesce((SELECT b.open_since IS NOT NULL FROM postlane.breakers b WHERE b.subscription_id = p.id LIMIT 1), false)::boolean AS unavailable,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries d WHERE d.subscription_id = p.id LIMIT 1001) x)::bigint AS live,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.deliveries d WHERE d.subscription_id = p.id AND d.held_at IS NOT NULL LIMIT 1001) x)::bigint AS held,
        (SELECT count(*) FROM (SELECT 1 FROM postlane.settled t WHERE t.subscription_id = p.id AND t.state = 'dead' LIMIT 1001) x)::bigint AS dead,
@@ -963,6 +964,7 @@ type ConsoleSubscriptionsRow struct {
 	StateSince  time.Time
 	OnDead      string
 	Place       int32
+	Unavailable bool
 	Live        int64
 	Held        int64
 	Dead        int64
@@ -999,6 +1001,7 @@ func (q *Queries) ConsoleSubscriptions(ctx context.Context, db DBTX, arg *Consol
 			&i.StateSince,
 			&i.OnDead,
 			&i.Place,
+			&i.Unavailable,
 			&i.Live,
 			&i.Held,
 			&i.Dead,

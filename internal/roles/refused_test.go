@@ -18,13 +18,13 @@ var allowed = map[string]string{
 		subscription_patterns s, events si, deliveries i,
 		outbox_messages si, outbox_pending i, outbox_scheduled i`,
 	"dispatcher": `
-		subscriptions su(revision state state_reason state_since failure_count updated_at), subscription_secrets s, events si,
-		deliveries siud, leases siud, paces su, settled si, attempts i`,
+		subscriptions su(revision state state_reason state_since failure_count failing updated_at), subscription_secrets s, events si,
+		deliveries siud, leases siud, paces su, breakers siud, settled si, attempts i`,
 	"relay": `
 		outbox_messages s, outbox_parked si, outbox_pending siud, outbox_leases siud, outbox_holds siud,
 		outbox_scheduled sdu(size), outbox_published i`,
 	"operator": `
-		subscriptions siu, subscription_patterns sid, subscription_secrets siud, events si, deliveries siud, leases s, paces siud, settled siud, attempts s,
+		subscriptions siu, subscription_patterns sid, subscription_secrets siud, events si, deliveries siud, leases s, paces siud, breakers sd, settled siud, attempts s,
 		revivals si, replays siu, replayed si, api_keys siu, audit siu(tenant target detail status outcome), console_sessions sid,
 		statistics_minutes siud, statistics_spans siud, statistics_kinds siud, statistics_progress su,
 		outbox_messages s, outbox_pending si, outbox_scheduled s, outbox_leases s, outbox_holds su, outbox_parked sd, outbox_published s`,

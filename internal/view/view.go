@@ -48,12 +48,20 @@ type Subscription struct {
 	RateLimit    *string     `json:"rate_limit" doc:"Requests per time, such as 100/s, 10/m or 10/30s; null: none"`
 	DisableAfter *int        `json:"disable_after" doc:"null: never"`
 	FailureCount int         `json:"failure_count" doc:"Deliveries that died in a row"`
+	Breaker      *Breaker    `json:"breaker" doc:"Open while the endpoint is not there and only probes are sent to it; else null"`
 	HeaderNames  []string    `json:"header_names" doc:"Of the headers of its own; their values are not shown"`
 	V1a          bool        `json:"v1a"`
 	Thin         bool        `json:"thin" doc:"It is sent which event there is, and not its payload"`
 	PublicKey    *string     `json:"public_key" doc:"Verifies v1a signatures (whpk_); null without them"`
 	CreatedAt    time.Time   `json:"created_at"`
 	UpdatedAt    time.Time   `json:"updated_at"`
+}
+
+// Breaker is delivery.Breaker.
+type Breaker struct {
+	OpenSince   time.Time `json:"open_since"`
+	NextProbeAt time.Time `json:"next_probe_at" doc:"When the next request may be sent; while one is open, when another may if nothing comes of it"`
+	Failures    int       `json:"failures" doc:"Requests that failed in a row"`
 }
 
 // NewSubscription returns the view of a subscription.
@@ -68,6 +76,9 @@ func NewSubscription(s *delivery.Subscription) Subscription {
 		v.DisableAfter = &s.DisableAfter
 	}
 	v.Conditions = newConditions(s.Conditions)
+	if b := s.Breaker; b != nil {
+		v.Breaker = &Breaker{OpenSince: b.Since.UTC(), NextProbeAt: b.NextProbe.UTC(), Failures: b.Failures}
+	}
 	return v
 }
 

@@ -400,6 +400,16 @@ type Audit struct {
 	Tenant  *string `json:"tenant"`
 }
 
+// Breaker defines model for Breaker.
+type Breaker struct {
+	// Failures Requests that failed in a row
+	Failures int64 `json:"failures"`
+
+	// NextProbeAt When the next request may be sent; while one is open, when another may if nothing comes of it
+	NextProbeAt time.Time `json:"next_probe_at"`
+	OpenSince   time.Time `json:"open_since"`
+}
+
 // Condition defines model for Condition.
 type Condition struct {
 	// Op What is asked of it
@@ -936,6 +946,8 @@ type StreamState string
 
 // Subscription defines model for Subscription.
 type Subscription struct {
+	Breaker Breaker `json:"breaker"`
+
 	// Conditions What the payload of an event has to meet, all of them
 	Conditions  []Condition `json:"conditions"`
 	CreatedAt   time.Time   `json:"created_at"`
@@ -990,6 +1002,8 @@ type SubscriptionState string
 
 // SubscriptionWithSecret defines model for SubscriptionWithSecret.
 type SubscriptionWithSecret struct {
+	Breaker Breaker `json:"breaker"`
+
 	// Conditions What the payload of an event has to meet, all of them
 	Conditions  []Condition `json:"conditions"`
 	CreatedAt   time.Time   `json:"created_at"`
