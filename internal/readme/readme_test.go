@@ -32,7 +32,7 @@ func links(t *testing.T, file string) (found [][2]string) {
 // documents are the files for people, from the root.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "bench/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "docs/reference/*.md", "bench/*.md"} {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		is.New(t).NoErr(err)
 		for _, match := range matches {
@@ -69,16 +69,17 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	is.New(t).True(total > 40)
 }
 
-// Whoever reads the README finds every other document, by its name or in its folder.
+// Whoever reads the README, and the index of docs/, finds every other document, by its name
+// or in its folder.
 func TestEveryDocumentIsLinked(t *testing.T) {
 	t.Parallel()
 	linked := map[string]bool{"README.md": true}
-	for _, link := range links(t, "README.md") {
+	for _, link := range append(links(t, "README.md"), links(t, "docs/README.md")...) {
 		linked[link[1]] = true
 	}
 	for _, file := range documents(t) {
 		if !linked[file] && !linked[filepath.Dir(file)] {
-			t.Errorf("the README does not link to %s", file)
+			t.Errorf("neither the README nor docs/README.md links to %s", file)
 		}
 	}
 }
