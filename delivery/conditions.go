@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -121,10 +122,8 @@ func pathProblem(path string) string {
 	if len(parts) > maxPathParts {
 		return fmt.Sprintf("has a path of more than %d parts", maxPathParts)
 	}
-	for _, part := range parts {
-		if part == "" {
-			return fmt.Sprintf("has the path %q; name the keys that lead to the value, with full stops between, such as data.amount", path)
-		}
+	if slices.Contains(parts, "") {
+		return fmt.Sprintf("has the path %q; name the keys that lead to the value, with full stops between, such as data.amount", path)
 	}
 	return ""
 }

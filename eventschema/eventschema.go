@@ -113,15 +113,14 @@ func (r *Registry) problems(e *delivery.Event) []Problem {
 	if err != nil {
 		return []Problem{{Message: "the payload is not JSON"}}
 	}
-	var invalid *jsonschema.ValidationError
 	err = schema.Validate(document)
-	if errors.As(err, &invalid) {
+	if err == nil {
+		return nil
+	}
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		return leaves(invalid, nil)
 	}
-	if err != nil {
-		return []Problem{{Message: "the payload cannot be validated"}}
-	}
-	return nil
+	return []Problem{{Message: "the payload cannot be validated"}}
 }
 
 // maxProblems is how many problems of an event are told.

@@ -45,7 +45,7 @@ func TestAnEventFitsItsSchemaOrIsRefusedWithoutItsValues(t *testing.T) {
 		`{}`:                                             "does not meet required",
 		`s3cret`:                                         "the payload is not JSON",
 		``:                                               "the payload is not JSON",
-		`{"id":"in_1","total":1} {"id":"in_1","total":1} `: "the payload is not JSON",
+		`{"id":"in_1","total":1} {"id":"in_1","total":1}`: "the payload is not JSON",
 	} {
 		err := r.Validate(delivery.Event{Type: "other", Payload: []byte("any")}, delivery.Event{Type: "invoice.paid", Payload: []byte(payload)})
 		if want == "" {
