@@ -141,7 +141,7 @@ func (s *Store) List(ctx context.Context, tenant, after string, max int) ([]Key,
 func (s *Store) Has(ctx context.Context, id string) (bool, error) {
 	n, err := parseID(id)
 	if err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // no key has such an id
 	}
 	rows, err := queries.KeyList(ctx, s.pool, &dbgen.KeyListParams{After: n - 1, Max: 1})
 	if err != nil {

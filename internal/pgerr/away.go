@@ -37,8 +37,7 @@ func NotText(err error) bool {
 // Standby reports whether an error is one that a standby makes and its primary would not:
 // it is away, or broke off a read to go on replaying.
 func Standby(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case "40001": // conflict with recovery
 			return true
