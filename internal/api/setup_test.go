@@ -62,7 +62,7 @@ func setupPolicy(t testing.TB, policy guard.Policy, change ...func(*api.Config))
 	b.is.NoErr(err)
 	b.store, err = delivery.NewStore(b.pool, delivery.StoreConfig{Guard: g, Keyring: keyring})
 	b.is.NoErr(err)
-	snd, err := sender.New(sender.Config{Guard: g, Timeout: 2 * time.Second})
+	snd, err := sender.New(sender.Config{Guard: g, Timeout: 10 * time.Second})
 	b.is.NoErr(err)
 	t.Cleanup(snd.Close)
 	config := api.Config{
