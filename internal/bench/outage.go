@@ -78,6 +78,7 @@ type away struct {
 	receiver   *receiver.Receiver
 	pid        int
 
+	state            string  // what is waited for
 	first, now, most float64 // of the server's memory: as the drain began, now, at most
 }
 
@@ -121,12 +122,13 @@ func (o *away) fill(ctx context.Context, subscriptions int, endpoint string) err
 func (o *away) last(ctx context.Context) (passed time.Duration, err error) {
 	for {
 		waits := func() (bool, error) {
-			var waiting int
-			err := o.pool.QueryRow(ctx, `SELECT count(*) FROM postlane.deliveries d WHERE d.due_at > now()
-				AND NOT EXISTS (SELECT FROM postlane.leases l LIMIT 1)`).Scan(&waiting)
-			return waiting == o.streams, err
+			var waiting, leases int
+			err := o.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM postlane.deliveries d WHERE d.due_at > now()),
+				(SELECT count(*) FROM postlane.leases)`).Scan(&waiting, &leases)
+			o.state = fmt.Sprintf("%d of %d streams wait for their time, %d are in flight", waiting, o.streams, leases)
+			return waiting == o.streams && leases == 0, err
 		}
-		if err := o.await(ctx, "not every stream failed", waits); err != nil {
+		if err := o.await(ctx, waits); err != nil {
 			return passed, err
 		}
 		if passed >= outageLength {
@@ -156,8 +158,12 @@ func (o *away) drain(ctx context.Context) error {
 	if o.first, err = residentMB(o.pid); err != nil {
 		return err
 	}
-	accepted := func() (bool, error) { return o.receiver.Verdict().Accepted >= int64(o.n), nil }
-	if err := o.await(ctx, "not everything arrived", accepted); err != nil {
+	accepted := func() (bool, error) {
+		n := o.receiver.Verdict().Accepted
+		o.state = fmt.Sprintf("%d of %d events are accepted", n, o.n)
+		return n >= int64(o.n), nil
+	}
+	if err := o.await(ctx, accepted); err != nil {
 		return err
 	}
 	return o.awaitDelivered(ctx, o.n)
@@ -165,7 +171,7 @@ func (o *away) drain(ctx context.Context) error {
 
 // await waits for something, and watches the server's memory. It gives up when nothing
 // arrives any more.
-func (o *away) await(ctx context.Context, otherwise string, f func() (bool, error)) error {
+func (o *away) await(ctx context.Context, f func() (bool, error)) error {
 	const patience = time.Minute
 	arrived, since := int64(-1), time.Now()
 	for {
@@ -181,7 +187,7 @@ func (o *away) await(ctx context.Context, otherwise string, f func() (bool, erro
 		case n != arrived:
 			arrived, since = n, time.Now()
 		case time.Since(since) > patience:
-			return fmt.Errorf("%s, and for %v nothing arrives: %d requests, %d events accepted of %d", otherwise, patience, n, o.receiver.Verdict().Accepted, o.n)
+			return fmt.Errorf("%s, and no request has arrived for %v, after %d", o.state, patience, n)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err
