@@ -251,8 +251,9 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 	if err != nil {
 		return false, -1, err
 	}
+	took := time.Since(before)
 	if d.config.Observer.Claimed != nil {
-		d.config.Observer.Claimed(len(claims), time.Since(before))
+		d.config.Observer.Claimed(len(claims), took)
 	}
 	if len(claims) > 0 {
 		d.cursor = claims[len(claims)-1].Subscription
@@ -261,7 +262,7 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 		}
 	}
 	full := len(claims) == want
-	tidied, next, err := d.tidy(ctx, full)
+	tidied, next, err := d.tidy(ctx, full, took)
 	return full || tidied > 0, next, err
 }
 
@@ -286,8 +287,9 @@ const (
 )
 
 // tidy makes ready what may be claimed next, and moves away what may not: after a claim
-// that was full only now and then.
-func (d *Dispatcher) tidy(ctx context.Context, full bool) (changed int64, next time.Duration, err error) {
+// that was full only now and then, and after another, where much is in the way, for as
+// long as the claim took: the next looks through all that is left.
+func (d *Dispatcher) tidy(ctx context.Context, full bool, took time.Duration) (changed int64, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Lease)
 	defer cancel()
 	next = -1
@@ -302,12 +304,17 @@ func (d *Dispatcher) tidy(ctx context.Context, full bool) (changed int64, next t
 		if full { // what a claim looks at will do
 			window = d.config.MaxInFlightPerSubscription + claimOverscan
 		}
-		parked, err := d.store.park(ctx, d.config.MaxInFlightPerSubscription, window)
-		if err != nil {
-			return 0, -1, err
+		for began := time.Now(); ; {
+			parked, err := d.store.park(ctx, d.config.MaxInFlightPerSubscription, window)
+			if err != nil {
+				return 0, -1, err
+			}
+			changed += parked
+			if full || parked < parkMax || time.Since(began) >= took {
+				break
+			}
 		}
 		d.parked = time.Now()
-		changed += parked
 	}
 	return changed, next, nil
 }
