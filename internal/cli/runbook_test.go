@@ -59,13 +59,13 @@ func (s *shell) incident(endpoint string) map[string]string {
 }
 
 var (
-	blocks = regexp.MustCompile("(?s)```(sql|sh)\n(.*?)```")
+	blocks = regexp.MustCompile("(?s)(changes\\s+something:\n\n)?```(sql|sh)\n(.*?)```")
 	word   = regexp.MustCompile(`"[^"]*"|\S+`)
 )
 
 // TestEveryStepOfTheRunbook runs docs/operations.md from top to bottom, each block of it on
 // a database with an incident: every statement as it stands, in a transaction that may
-// only read, and every command with the incident's names.
+// only read unless the text before it says otherwise, and every command with the incident's names.
 func TestEveryStepOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -78,12 +78,16 @@ func TestEveryStepOfTheRunbook(t *testing.T) {
 	for _, block := range blocks.FindAllStringSubmatch(string(text), -1) {
 		s := newShell(t)
 		names := s.incident(endpoint.URL)
-		if block[1] == "sql" {
-			s.reads(block[2])
+		if block[2] == "sql" {
+			mode := pgx.ReadOnly
+			if block[1] != "" {
+				mode = pgx.ReadWrite
+			}
+			s.statement(block[3], mode)
 			ran++
 			continue
 		}
-		for line := range strings.Lines(block[2]) {
+		for line := range strings.Lines(block[3]) {
 			args, ours := strings.CutPrefix(strings.TrimSpace(line), "postlane ")
 			if !ours {
 				s.is.True(strings.HasPrefix(line, "curl -sS http://127.0.0.1:8080/"))
@@ -99,13 +103,13 @@ func TestEveryStepOfTheRunbook(t *testing.T) {
 }
 
 // reads runs a statement of the runbook.
-func (s *shell) reads(sql string) {
+func (s *shell) statement(sql string, mode pgx.TxAccessMode) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	conn, err := pgx.Connect(ctx, s.database)
 	s.is.NoErr(err)
 	defer conn.Close(ctx)
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, sql)
 		return err
 	})
