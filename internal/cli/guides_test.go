@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,10 +63,8 @@ func has(c *urfave.Command, flag string) bool {
 		return true
 	}
 	for _, f := range c.Flags {
-		for _, name := range f.Names() {
-			if name == flag {
-				return true
-			}
+		if slices.Contains(f.Names(), flag) {
+			return true
 		}
 	}
 	return false

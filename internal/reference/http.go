@@ -33,8 +33,9 @@ type operation struct {
 	RequestBody content            `json:"requestBody"`
 	Responses   map[string]content `json:"responses"`
 	Parameters  []struct {
-		Name, In, Description string
-		Required              bool
+		Name        string `json:"name"`
+		In          string `json:"in"`
+		Description string `json:"description"`
 	} `json:"parameters"`
 }
 
