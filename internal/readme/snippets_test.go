@@ -24,6 +24,7 @@ const around = `var (
 	payload []byte
 	err     error
 	trial   struct{ Ends time.Time }
+	event   delivery.Event
 )
 `
 
@@ -31,14 +32,14 @@ const around = `var (
 func TestSnippetsCompile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	code := "package snippets\n\nimport (\n\t\"context\"\n\t\"time\"\n\n\t\"github.com/jackc/pgx/v5\"\n\t\"github.com/jackc/pgx/v5/pgxpool\"\n\n\t\"github.com/postlane-go/postlane/delivery\"\n)\n\n" + around
+	code := "package snippets\n\nimport (\n\t\"context\"\n\t\"time\"\n\n\t\"github.com/jackc/pgx/v5\"\n\t\"github.com/jackc/pgx/v5/pgxpool\"\n\n\t\"github.com/postlane-go/postlane/delivery\"\n\t\"github.com/postlane-go/postlane/eventschema\"\n)\n\n" + around
 	n := 0
 	for _, file := range []string{"docs/quickstart.md", "docs/ordering.md", "docs/events.md"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		is.NoErr(err)
 		for _, m := range goPattern.FindAllStringSubmatch(string(text), -1) {
 			n++
-			code += fmt.Sprintf("\n//line %s:1\nfunc _() {\n%s\n_ = err\n}\n", file, m[1])
+			code += fmt.Sprintf("\n//line %s:1\nfunc _() {\n%s\n_ = err\n}\n", file, strings.ReplaceAll(m[1], "//go:embed", "// embed"))
 		}
 	}
 	is.True(n >= 3)
