@@ -66,7 +66,8 @@ func (c Config) withDefaults() Config {
 // versions, and returns the names of the files it applied. What it returns
 // beside an error is applied and stays so.
 //
-// It is safe to call from many processes at once, and again after a failure.
+// It is safe to call from many processes at once, and again after a failure. A
+// database of another encoding than UTF8 is refused.
 func Up(ctx context.Context, conn *pgx.ConnConfig, files fs.FS, config Config) ([]string, error) {
 	return migrate(ctx, conn, files, config, func(all []file, applied map[string]bool) (file, bool) {
 		for _, f := range all {
@@ -136,6 +137,11 @@ func migrate(
 		return nil, err
 	}
 	defer session.close()
+	if !down {
+		if err := session.checkEncoding(ctx); err != nil {
+			return nil, err
+		}
+	}
 
 	var done []string
 	for {

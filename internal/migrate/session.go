@@ -173,6 +173,22 @@ func (s *session) createTable(ctx context.Context) error {
 	return err
 }
 
+// checkEncoding refuses a database that keeps text in another encoding: a program that
+// says nothing of its own, as pgx, and one that does would read each other's names wrong.
+func (s *session) checkEncoding(ctx context.Context) error {
+	var encoding string
+	err := s.try(ctx, "", func(ctx context.Context) error {
+		return s.conn.QueryRow(ctx, "SELECT getdatabaseencoding()").Scan(&encoding)
+	})
+	if err != nil {
+		return fmt.Errorf("ask for the database's encoding: %w", err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database's encoding is %s, and Postlane keeps text as UTF8: use a database made with ENCODING 'UTF8'", encoding)
+	}
+	return nil
+}
+
 // applied returns the versions that the database has.
 func (s *session) applied(ctx context.Context) (map[string]bool, error) {
 	var found map[string]bool
