@@ -4,9 +4,13 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/pgtest"
@@ -321,6 +325,39 @@ func TestADeepStreamRunsAhead(t *testing.T) {
 			s.is.Equal(s.attempts(sub, d.ID)[0].Number, 1)
 		}
 	}
+}
+
+// A database that is slow to say what follows costs a run, and nothing else.
+func TestWhatCannotBeReadAheadInTimeIsClaimedLater(t *testing.T) {
+	t.Parallel()
+	tr := newTracer()
+	read := make(chan struct{})
+	letRead := sync.OnceFunc(func() { close(read) })
+	tr.before = func(name string) {
+		if name == "DeliveryAhead" {
+			<-read
+		}
+	}
+	s := setupSiteWith(t, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tr }, delivery.StoreConfig{})
+	sub := s.endpoint("/a")
+	s.enqueue("one", "one", "one")
+	lines := make(chan string, 1000)
+	c := s.config()
+	c.Logger = logTo(lines)
+	_, stop := s.dispatch(c)
+	defer letRead() // before the dispatcher is stopped, also where the test fails
+	s.eventually(func() bool { return s.counts(sub) == "pending:2 delivered:1 " }) // though what follows is not read
+	letRead()
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 3))
+	s.eventually(func() bool { return s.counts(sub) == "delivered:3 " })
+	s.is.NoErr(stop())
+	close(lines)
+	for line := range lines {
+		s.is.True(!strings.Contains(line, "level=ERROR"))
+	}
+	v := s.receiver.Verdict()
+	s.is.Equal([]int64{v.Duplicates, v.OutOfOrder, v.Overlaps}, []int64{0, 0, 0})
+	s.sound()
 }
 
 // What fails in the middle of a run ends it, and nothing behind it is sent.

@@ -54,7 +54,7 @@ func (d *Dispatcher) readAhead(work context.Context, claims []Claim) ([][]Claim,
 		d.alone++
 		return none, nil
 	}
-	ctx, cancel := context.WithTimeout(work, runFor)
+	ctx, cancel := context.WithTimeout(work, d.config.Lease/2)
 	defer cancel()
 	runs, err := d.store.Ahead(ctx, claims, d.config.Ahead)
 	if err != nil {
@@ -78,10 +78,7 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 	for i := 0; c != nil; i++ {
 		r := d.attempt(f, c, t)
 		if i == 0 && r.Verdict == Succeeded {
-			select {
-			case ahead = <-f.ahead:
-			case <-f.ctx.Done():
-			}
+			ahead = f.awaitAhead()
 		}
 		if i < len(ahead) && r.Verdict == Succeeded && d.goesOn(f) {
 			r.Next = &ahead[i]

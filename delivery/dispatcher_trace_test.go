@@ -17,6 +17,8 @@ type tracer struct {
 	counts     map[string]int
 	withTimes  []string
 	statements chan string // those that nobody reads are dropped
+	// before, where set, is called with the name of each statement before it is sent.
+	before func(name string)
 }
 
 func newTracer() *tracer {
@@ -41,6 +43,9 @@ func (t *tracer) note(sql string, args []any) {
 	name := sql
 	if rest, ok := strings.CutPrefix(sql, "-- name: "); ok {
 		name, _, _ = strings.Cut(rest, " ")
+	}
+	if t.before != nil {
+		t.before(name)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

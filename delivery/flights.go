@@ -29,6 +29,20 @@ func (f *flight) key() claimKey {
 	return claimKey{int64(f.claim.Subscription), f.claim.Seq, f.claim.Fence}
 }
 
+// awaitAhead returns what may be sent behind the claim, none if it is not read before the
+// run would end: a database that is slow to say must not keep the stream.
+func (f *flight) awaitAhead() []Claim {
+	late := time.NewTimer(runFor - time.Since(f.claimed))
+	defer late.Stop()
+	select {
+	case ahead := <-f.ahead:
+		return ahead
+	case <-late.C:
+	case <-f.ctx.Done():
+	}
+	return nil
+}
+
 // flights are all claims of a dispatcher.
 type flights struct {
 	mu    sync.Mutex
