@@ -345,7 +345,7 @@ func TestWhatCannotBeReadAheadInTimeIsClaimedLater(t *testing.T) {
 	c := s.config()
 	c.Logger = logTo(lines)
 	_, stop := s.dispatch(c)
-	defer letRead() // before the dispatcher is stopped, also where the test fails
+	defer letRead()                                                                // before the dispatcher is stopped, also where the test fails
 	s.eventually(func() bool { return s.counts(sub) == "pending:2 delivered:1 " }) // though what follows is not read
 	letRead()
 	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 3))
