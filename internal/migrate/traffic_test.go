@@ -37,7 +37,7 @@ func TestLaterMigrationsOfAFilledDatabaseLetEnqueueGoOn(t *testing.T) {
 	const filled = 10_000
 	exec(t, conn, fmt.Sprintf("SELECT postlane.enqueue('acme', 'thing.done', '{}'::text, i::text) FROM generate_series(1, %d) i", filled))
 	exec(t, conn, `INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, asset, created_at, settled_at, attempts, state)
-		SELECT subscription_id, seq, tenant, event_id, event_type, asset, now(), now(), 1, 'delivered' FROM postlane.deliveries WHERE seq % 2 = 0`)
+		SELECT subscription_id, seq, tenant, event_id, event_type, asset, now() AS created_at, now() AS settled_at, 1, 'delivered' FROM postlane.deliveries WHERE seq % 2 = 0`)
 	exec(t, conn, "DELETE FROM postlane.deliveries WHERE seq % 2 = 0")
 
 	var enqueued atomic.Int64
