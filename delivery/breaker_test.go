@@ -65,9 +65,9 @@ func TestABreakerLetsOneProbeThrough(t *testing.T) {
 		all.Wait()
 		return claims
 	}
-	for _, wait := range []time.Duration{5, 10, 20, 40, 60, 60} {
+	for _, seconds := range []int{5, 10, 20, 40, 60, 60} {
 		b.is.Equal(len(claim()), 0)
-		c.advance(wait*time.Second - time.Millisecond)
+		c.advance(time.Duration(seconds)*time.Second - time.Millisecond)
 		b.is.Equal(len(claim()), 0)
 		c.advance(time.Millisecond)
 		probe := claim()

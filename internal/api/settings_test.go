@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
+	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
 )
 
@@ -313,4 +315,21 @@ func TestConditionsAreSetShownAndRemoved(t *testing.T) {
 	b.is.Equal(shown(), want)
 	b.want(200, b.acme, "PATCH", path, map[string]any{"conditions": nil})
 	b.is.Equal(shown(), "[]")
+}
+
+func TestAnOpenBreakerIsShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := b.subscribe(nil)
+	shown := func() any { return b.want(200, b.acme, "GET", path, nil).object(b)["breaker"] }
+	b.is.Equal(shown(), nil)
+	b.enqueue("a")
+	_, err := b.store.Settle(b.ctx, []delivery.Result{{Claim: &b.claim(1)[0], Verdict: delivery.Failed, Unavailable: true, Asked: time.Minute}})
+	b.is.NoErr(err)
+	breaker := shown().(map[string]any)
+	b.is.Equal(breaker["failures"], 1.0)
+	b.is.True(breaker["open_since"].(string) < breaker["next_probe_at"].(string))
+	b.is.Equal(b.data(b.want(200, b.acme, "GET", "/v1/subscriptions", nil))[0].(map[string]any)["breaker"], breaker)
+	b.want(200, b.acme, "POST", path+"/enable", nil)
+	b.is.Equal(shown(), nil)
 }
