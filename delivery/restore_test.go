@@ -93,7 +93,7 @@ func restored(t *testing.T, file string) *pgxpool.Pool {
 	return pool
 }
 
-// runs runs a program of PostgreSQL's.
+// runs starts a program of PostgreSQL's and waits for it.
 func runs(t *testing.T, name string, args ...string) {
 	t.Helper()
 	found, err := postgres.Find()

@@ -199,7 +199,7 @@ func TestTheKeyboardIsEnough(t *testing.T) {
 	s.scene()
 	b := s.browser()
 	b.see("sign-in")
-	s.is.Equal(value[string](b, "document.activeElement.id"), "key")
+	b.run(chromedp.WaitVisible(chromedp.CSS("#key:focus"))) // the browser does it after the page has loaded
 	b.run(chromedp.KeyEvent(operatorKey))
 	_, err := chromedp.RunResponse(b.tab, chromedp.KeyEvent("\r"))
 	s.is.NoErr(err)
@@ -257,6 +257,11 @@ func TestAHundredThousandDeliveriesInABrowser(t *testing.T) {
 	first := value[string](b, "document.querySelector('tr[data-key]').dataset.key")
 	b.press("a[rel=next]")
 	s.is.True(value[string](b, "document.querySelector('tr[data-key]').dataset.key") != first)
+
+	// What is of another day has its date.
+	s.exec("UPDATE postlane.deliveries SET created_at = created_at - interval '1 day'")
+	b.see("deliveries")
+	b.fits("deliveries of yesterday")
 }
 
 // The picture in the documentation, where somebody wants a new one.
