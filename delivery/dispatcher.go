@@ -248,10 +248,17 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 	want := min(free, d.config.Batch)
 	before := time.Now()
 	claims, err := d.claim(work, want)
+	took := time.Since(before)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// What it looked through in vain would be there again.
+		tidy, cancel := context.WithTimeout(ctx, took)
+		defer cancel()
+		_, _, failed := d.tidy(tidy, false, took)
+		return false, -1, errors.Join(err, failed)
+	}
 	if err != nil {
 		return false, -1, err
 	}
-	took := time.Since(before)
 	if d.config.Observer.Claimed != nil {
 		d.config.Observer.Claimed(len(claims), took)
 	}

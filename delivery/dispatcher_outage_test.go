@@ -155,3 +155,27 @@ func TestBC29_NoConnectionIsHeldWhileEndpointsHang(t *testing.T) {
 	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 32))
 	s.sound()
 }
+
+// A claim that ran out of time looked through what stands in its way, and would again: it
+// is moved away before the next.
+func TestWhatStandsInTheWayOfAClaimIsMovedThoughTheClaimFails(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	sub := s.endpoint("/a")
+	for range 3 { // in transactions of their own, so that each is ready
+		s.enqueue("one")
+	}
+	tx, err := s.pool.Begin(s.ctx)
+	s.is.NoErr(err)
+	_, err = tx.Exec(s.ctx, "SELECT pg_advisory_xact_lock(1886351212, 1)") // claims wait for it
+	s.is.NoErr(err)
+	s.dispatch(s.brief(s.config()))
+	s.eventually(func() bool {
+		var ready int
+		s.is.NoErr(s.pool.QueryRow(s.ctx, "SELECT count(*) FROM postlane.deliveries WHERE ready IS NOT NULL").Scan(&ready))
+		return ready == 1
+	})
+	s.is.Equal(s.counts(sub), "pending:3 ")
+	s.is.NoErr(tx.Rollback(s.ctx))
+	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 3))
+}
