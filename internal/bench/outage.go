@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// outageLength is how long the endpoints answer 503, in time that is shifted away.
+	// outageLength is how long the endpoints answer 500, in time that is shifted away.
 	outageLength = 72 * time.Hour
 	// outageAssets is how many streams a subscription has, and outageAttempts how many
 	// attempts a delivery: with the default schedule more than an outage takes.
@@ -87,7 +87,7 @@ func (o *away) receive() (url string, err error) {
 	if o.receiver, err = receiver.New(receiver.Config{}); err != nil {
 		return "", err
 	}
-	if err := o.receiver.Behave(receiver.AnyPath, receiver.Behaviour{Status: http.StatusServiceUnavailable}); err != nil {
+	if err := o.receiver.Behave(receiver.AnyPath, receiver.Behaviour{Status: http.StatusInternalServerError}); err != nil {
 		return "", err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
