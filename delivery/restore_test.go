@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -69,7 +68,7 @@ func dumpOf(t *testing.T, pool *pgxpool.Pool) string {
 	var version int
 	is.New(t).NoErr(pool.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&version))
 	if found, err := postgres.Find(); err == nil && found.Major() < version {
-		lacks(t, fmt.Errorf("pg_dump is of PostgreSQL %d, the server of %d", found.Major(), version))
+		pgtest.Lacks(t, fmt.Errorf("pg_dump is of PostgreSQL %d, the server of %d", found.Major(), version))
 	}
 	file := filepath.Join(t.TempDir(), "dump")
 	runs(t, "pg_dump", "--format=custom", "--file="+file, pool.Config().ConnString())
@@ -82,7 +81,7 @@ func restored(t *testing.T, file string) *pgxpool.Pool {
 	is := is.New(t)
 	server, err := postgres.Start(t.Context(), postgres.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true, MaxConnections: 50})
 	if errors.Is(err, postgres.ErrNoPostgres) {
-		lacks(t, err)
+		pgtest.Lacks(t, err)
 	}
 	is.NoErr(err)
 	t.Cleanup(func() { _ = server.Stop() })
@@ -96,25 +95,7 @@ func restored(t *testing.T, file string) *pgxpool.Pool {
 // runs starts a program of PostgreSQL's and waits for it.
 func runs(t *testing.T, name string, args ...string) {
 	t.Helper()
-	found, err := postgres.Find()
-	if err != nil {
-		lacks(t, err)
-	}
-	program := filepath.Join(found.Dir, name)
-	if _, err := os.Stat(program); err != nil {
-		lacks(t, err)
-	}
-	if said, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(t.Context(), pgtest.Program(t, name), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, said)
 	}
-}
-
-// lacks skips a test that needs what is not there, or fails it where the whole suite
-// has to run.
-func lacks(t *testing.T, what error) {
-	t.Helper()
-	if os.Getenv("POSTLANE_TEST_COMPLETE") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }

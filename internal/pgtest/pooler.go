@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/postlane-go/postlane/internal/postgres"
@@ -14,8 +13,8 @@ import (
 func ThroughPooler(t testing.TB, url string, mode postgres.PoolMode) string {
 	t.Helper()
 	pooler, err := postgres.StartPooler(t.Context(), t.TempDir(), url, mode)
-	if errors.Is(err, postgres.ErrNoPooler) && os.Getenv("POSTLANE_TEST_COMPLETE") == "" {
-		t.Skip(err)
+	if errors.Is(err, postgres.ErrNoPooler) {
+		Lacks(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/internal/migrate"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/postgres"
 )
 
@@ -46,6 +47,7 @@ func (l *log) has(text string) bool {
 // and from the primary while there is no standby.
 func TestReadsFromAReplica(t *testing.T) {
 	t.Parallel()
+	pgtest.Program(t, "pg_basebackup")
 	is := is.New(t)
 	ctx := t.Context()
 	primary, err := postgres.Start(ctx, postgres.Config{Dir: filepath.Join(t.TempDir(), "primary"), NoSync: true})
