@@ -89,13 +89,13 @@ func TestAServerInATimeZoneWithDaylightSaving(t *testing.T) {
 	} {
 		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
-			b, c := setupClock(t)
+			at, err := time.Parse(time.RFC3339, change)
+			is.New(t).NoErr(err)
+			c := &clock{at: at}
+			b := setupOn(t, pgtest.NewDirect(t), delivery.StoreConfig{Now: c.now}) // a pooler's sessions know the zone of before
 			b.exec(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", b.pool.Config().ConnConfig.Database, zone))
 			b.pool.Reset()
 			b.is.Equal(one[string](b, "SHOW timezone"), zone)
-			at, err := time.Parse(time.RFC3339, change)
-			b.is.NoErr(err)
-			c.at = at
 			b.subscribe()
 			b.enqueue("a")
 			b.settleAs(func(r *delivery.Result) { r.Verdict, r.Delay = delivery.Failed, 90*time.Minute }, b.claim(1)...)
