@@ -34,7 +34,8 @@ var functions = template.FuncMap{
 	"args":     args,
 }
 
-// moment is a time as a page shows it: Clock is Absolute without the day, if it is today.
+// moment is a time as a page shows it: Clock is Absolute without the day, if it is today,
+// and in a narrow column breaks after the day only.
 type moment struct{ ISO, Absolute, Clock, Relative string }
 
 // when makes a moment of a time.Time or *time.Time; nil and the zero time are not set.
@@ -53,9 +54,9 @@ func when(t any) *moment {
 	}
 	at = at.UTC()
 	m := &moment{ISO: at.Format(time.RFC3339Nano), Absolute: at.Format("2006-01-02 15:04:05 UTC"), Relative: relative(time.Since(at))}
-	m.Clock = m.Absolute
+	m.Clock = at.Format("2006-01-02 15:04:05\u00a0UTC")
 	if at.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
-		m.Clock = at.Format("15:04:05 UTC")
+		m.Clock = at.Format("15:04:05\u00a0UTC")
 	}
 	return m
 }

@@ -40,8 +40,8 @@ func TestTimes(t *testing.T) {
 	}
 	at := time.Date(2024, 2, 29, 23, 59, 59, 0, time.FixedZone("", 3600))
 	is.Equal(when(at).Absolute, "2024-02-29 22:59:59 UTC")
-	is.Equal(when(&at).Clock, "2024-02-29 22:59:59 UTC") // not today
-	is.True(strings.HasSuffix(when(time.Now()).Clock, " UTC"))
+	is.Equal(when(&at).Clock, "2024-02-29 22:59:59\u00a0UTC") // not today
+	is.True(strings.HasSuffix(when(time.Now()).Clock, "\u00a0UTC"))
 	for ago, want := range map[time.Duration]string{
 		0: "now", 1500 * time.Millisecond: "now", 59 * time.Second: "59 s ago", 90 * time.Minute: "1 h ago", 50 * time.Hour: "2 d ago",
 		-time.Minute: "in 1 min", -500 * time.Millisecond: "now",
