@@ -59,6 +59,8 @@ GRANT USAGE ON SCHEMA postlane TO postlane_app, postlane_dispatcher, postlane_re
 -- An application. It can read events and messages: whether an id is taken, and by what,
 -- is a question about them.
 GRANT SELECT ON postlane.subscription_patterns TO postlane_app;
+-- eventschema.Load reads schemas.
+GRANT SELECT ON postlane.event_types TO postlane_app;
 GRANT SELECT, INSERT ON postlane.events, postlane.outbox_messages TO postlane_app;
 GRANT INSERT ON postlane.deliveries, postlane.outbox_pending, postlane.outbox_scheduled TO postlane_app;
 GRANT USAGE ON SEQUENCE postlane.delivery_seq, postlane.outbox_seq TO postlane_app;
@@ -98,6 +100,7 @@ GRANT INSERT, DELETE ON postlane.subscription_patterns, postlane.console_session
 GRANT DELETE ON postlane.breakers TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.subscription_secrets, postlane.paces, postlane.deliveries, postlane.settled TO postlane_operator;
 GRANT INSERT ON postlane.events, postlane.revivals, postlane.replayed TO postlane_operator;
+GRANT INSERT, UPDATE, DELETE ON postlane.event_types TO postlane_operator;
 GRANT INSERT, UPDATE (tenant, target, detail, status, outcome) ON postlane.audit TO postlane_operator;
 GRANT INSERT, UPDATE, DELETE ON postlane.statistics_minutes, postlane.statistics_spans, postlane.statistics_kinds TO postlane_operator;
 GRANT UPDATE ON postlane.statistics_progress, postlane.outbox_holds TO postlane_operator;

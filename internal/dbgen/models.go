@@ -33,6 +33,16 @@ type PostlaneAudit struct {
 	Outcome   *string
 }
 
+type PostlaneEventTypes struct {
+	Tenant      string
+	Name        string
+	Description string
+	Schema      string
+	Validate    bool
+	Deprecated  bool
+	UpdatedAt   time.Time
+}
+
 type PostlaneReplays struct {
 	SubscriptionID int64
 	Tenant         string

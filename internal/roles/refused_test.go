@@ -15,7 +15,7 @@ import (
 // In brackets are the only columns. Everything that is not here is refused.
 var allowed = map[string]string{
 	"app": `
-		subscription_patterns s, events si, deliveries i,
+		subscription_patterns s, event_types s, events si, deliveries i,
 		outbox_messages si, outbox_pending i, outbox_scheduled i`,
 	"dispatcher": `
 		subscriptions su(revision state state_reason state_since failure_count failing updated_at), subscription_secrets s, events si,
@@ -25,7 +25,7 @@ var allowed = map[string]string{
 		outbox_scheduled sdu(size), outbox_published i`,
 	"operator": `
 		subscriptions siu, subscription_patterns sid, subscription_secrets siud, events si, deliveries siud, leases s, paces siud, breakers sd, settled siud, attempts s,
-		revivals si, replays siu, replayed si, api_keys siu, audit siu(tenant target detail status outcome), console_sessions sid,
+		revivals si, replays siu, replayed si, event_types siud, api_keys siu, audit siu(tenant target detail status outcome), console_sessions sid,
 		statistics_minutes siud, statistics_spans siud, statistics_kinds siud, statistics_progress su,
 		outbox_messages s, outbox_pending si, outbox_scheduled s, outbox_leases s, outbox_holds su, outbox_parked sd, outbox_published s`,
 	"retention": `

@@ -269,6 +269,12 @@ func TestAnOperatorOperates(t *testing.T) {
 		func() error { _, err := store.Enable(d.ctx, sub.ID); return err },
 		func() error { _, err := store.StaleSecrets(d.ctx); return err },
 		func() error { _, err := store.Reencrypt(d.ctx); return err },
+		func() error {
+			_, err := store.PutEventType(d.ctx, delivery.EventType{Tenant: "acme", Name: "a.b"})
+			return err
+		},
+		func() error { _, err := store.ValidatedEventTypes(d.ctx, "acme"); return err },
+		func() error { return store.DeleteEventType(d.ctx, "acme", "a.b") },
 	} {
 		d.is.NoErr(f())
 	}
