@@ -174,3 +174,27 @@ func TestRelayPublishesAllThatIsDue(t *testing.T) {
 	is.Equal(postlanetest.Relay(t, config).Published, int64(1))
 	is.Equal(published, []string{"m1", "m2", "m3"})
 }
+
+// What waits for a place in a rate limit waits for its time, as a retry does.
+func TestWhatWaitsForARateLimitIsLeft(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	pool := pgtest.New(t)
+	clock := postlanetest.NewClock(time.Time{})
+	store := postlanetest.NewStore(t, pool, clock)
+	receiver := postlanetest.NewReceiver(t)
+	sub := receiver.Subscribe(store, "acme")
+	_, err := store.UpdateSubscription(t.Context(), sub.ID, func(s *delivery.Settings) error {
+		s.RateLimit = delivery.Rate{Requests: 1, Per: time.Minute}
+		return nil
+	})
+	is.NoErr(err)
+	for _, asset := range []string{"a", "b", "a"} {
+		enqueue(t, pool, delivery.Event{Tenant: "acme", Type: "a.b", Asset: asset, Payload: []byte("{}")})
+	}
+	for n := range 3 {
+		postlanetest.Deliver(t, delivery.Config{Store: store})
+		is.Equal(len(receiver.Requests()), n+1)
+		clock.Advance(time.Minute)
+	}
+}

@@ -1,8 +1,9 @@
 -- name: DeliveryIdle :one
 --
 -- Whether nothing is in flight and nothing could be claimed: no lease, nothing whose time
--- has come, and nothing ready of an active subscription. One probe for each active
--- subscription, so it is for tests and for stopping, and not for every poll.
+-- has come, and nothing ready of an active subscription, but for what waits longer than
+-- wait_ms for a place in its rate limit. One probe for each active subscription, so it is
+-- for tests and for stopping, and not for every poll.
 SELECT ((SELECT count(*) = 0 FROM (SELECT 1 FROM postlane.leases l LIMIT 1) f)
    AND (SELECT count(*) = 0
         FROM (SELECT 1 FROM postlane.deliveries d
@@ -13,6 +14,9 @@ SELECT ((SELECT count(*) = 0 FROM (SELECT 1 FROM postlane.leases l LIMIT 1) f)
                 AND (NOT s.failing
                      OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = s.id LIMIT 1)
                                  <= coalesce(sqlc.narg('now')::timestamptz, now()), true))
+                AND (s.rate_limit IS NULL
+                     OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = s.id LIMIT 1)
+                        <= coalesce(sqlc.narg('now')::timestamptz, now()) + (@wait_ms::bigint) * interval '1 millisecond')
                 AND (SELECT d.seq FROM postlane.deliveries d
                      WHERE d.subscription_id = s.id AND d.ready IS NOT NULL
                      ORDER BY d.subscription_id, d.ready LIMIT 1) IS NOT NULL

@@ -21,17 +21,26 @@ SELECT ((SELECT count(*) = 0 FROM (SELECT 1 FROM postlane.leases l LIMIT 1) f)
                 AND (NOT s.failing
                      OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = s.id LIMIT 1)
                                  <= coalesce($1::timestamptz, now()), true))
+                AND (s.rate_limit IS NULL
+                     OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = s.id LIMIT 1)
+                        <= coalesce($1::timestamptz, now()) + ($2::bigint) * interval '1 millisecond')
                 AND (SELECT d.seq FROM postlane.deliveries d
                      WHERE d.subscription_id = s.id AND d.ready IS NOT NULL
                      ORDER BY d.subscription_id, d.ready LIMIT 1) IS NOT NULL
               LIMIT 1) r))::boolean AS idle
 `
 
+type DeliveryIdleParams struct {
+	Now    *time.Time
+	WaitMs int64
+}
+
 // Whether nothing is in flight and nothing could be claimed: no lease, nothing whose time
-// has come, and nothing ready of an active subscription. One probe for each active
-// subscription, so it is for tests and for stopping, and not for every poll.
-func (q *Queries) DeliveryIdle(ctx context.Context, db DBTX, now *time.Time) (bool, error) {
-	row := db.QueryRow(ctx, DeliveryIdle, now)
+// has come, and nothing ready of an active subscription, but for what waits longer than
+// wait_ms for a place in its rate limit. One probe for each active subscription, so it is
+// for tests and for stopping, and not for every poll.
+func (q *Queries) DeliveryIdle(ctx context.Context, db DBTX, arg *DeliveryIdleParams) (bool, error) {
+	row := db.QueryRow(ctx, DeliveryIdle, arg.Now, arg.WaitMs)
 	var idle bool
 	err := row.Scan(&idle)
 	return idle, err
