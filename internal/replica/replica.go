@@ -53,6 +53,8 @@ type Replica struct {
 	// of callers who are not remembered.
 	wrote map[string]int64
 	floor int64
+	// missed counts changes behind which the primary did not say how far it was.
+	missed int
 }
 
 type sample struct {
@@ -85,6 +87,9 @@ func (r *Replica) Run(ctx context.Context) {
 func (r *Replica) ask(ctx context.Context) {
 	asked, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	r.mu.Lock()
+	missed := r.missed
+	r.mu.Unlock()
 	now := time.Now()
 	// The primary first: its answer is then no newer than the standby's. Without it the
 	// standby is as good as it was.
@@ -102,7 +107,7 @@ func (r *Replica) ask(ctx context.Context) {
 	if err == nil {
 		if primaryAway == nil {
 			r.written = append(r.written, sample{now, written})
-			if r.floor == unknown {
+			if r.floor == unknown && r.missed == missed { // or the answer may be older than the change
 				r.floor = written
 			}
 		}
@@ -197,6 +202,7 @@ func (r *Replica) Wrote(ctx context.Context, caller string) {
 	switch {
 	case err != nil:
 		r.floor = unknown
+		r.missed++
 	case len(r.wrote) >= maxCallers:
 		for _, p := range r.wrote {
 			r.floor = max(r.floor, p)

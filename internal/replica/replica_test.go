@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
@@ -83,6 +85,36 @@ func TestWhoWroteIsShownIt(t *testing.T) {
 	var none *Replica
 	none.Wrote(context.Background(), "x")
 	is.True(!none.Fresh("x"))
+}
+
+// tracer calls end behind each query.
+type tracer struct{ end func() }
+
+func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (t *tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) { t.end() }
+
+// A change behind which the primary did not answer counts until the primary has said how
+// far it is behind that change: what it said before does not.
+func TestAChangeWhileThePrimaryIsAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	config := pgtest.New(t).Config()
+	traced := &tracer{end: func() {}}
+	config.ConnConfig.Tracer = traced
+	primary, err := pgxpool.NewWithConfig(t.Context(), config)
+	is.NoErr(err)
+	defer primary.Close()
+	r := New(primary, primary, slog.New(slog.DiscardHandler))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	var once sync.Once
+	traced.end = func() { once.Do(func() { r.Wrote(gone, "a") }) }
+	r.ask(t.Context())
+	is.Equal(r.floor, int64(unknown))
+	r.ask(t.Context())
+	is.True(r.floor < unknown)
 }
 
 // What is no standby of the primary is never read.
