@@ -65,7 +65,7 @@ type Replayed struct {
 }
 
 const (
-	// replayBatch is how many events, of all tenants, one transaction looks at.
+	// replayBatch is how many events, of all tenants, one transaction looks at, at most.
 	replayBatch = 1000
 	// replaySlack is how far the order of events may be from that of their times.
 	replaySlack = time.Hour
@@ -98,7 +98,7 @@ func (s *Store) CountReplay(ctx context.Context, r ReplayRequest) (c ReplayCount
 	}
 	arg := dbgen.ReplayBatchParams{
 		SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, DryRun: true, Since: r.Since, Until: optional(r.Until), EventTypes: r.patterns(), Asset: r.asset(),
-		After: first - 1, Last: beyond - 1, Max: 10 * replayBatch,
+		After: first - 1, Last: beyond - 1, Max: 10 * replayBatchOf(sub),
 	}
 	for began := time.Now(); ; {
 		var met *dbgen.ReplayBatchRow
@@ -108,8 +108,12 @@ func (s *Store) CountReplay(ctx context.Context, r ReplayRequest) (c ReplayCount
 			}
 			return err
 		})
+		if err = tooBroad(ctx, err); errors.Is(err, ErrTooBroad) {
+			c.More = true
+			return c, nil
+		}
 		if err != nil {
-			return c, tooBroad(ctx, err)
+			return c, err
 		}
 		c.Events += met.Events
 		arg.After = met.Reached
@@ -144,9 +148,15 @@ func (s *Store) Replay(ctx context.Context, r ReplayRequest) (did Replayed, err 
 	if err != nil {
 		return did, err
 	}
+	batch := replayBatchOf(sub)
 	for began := time.Now(); !did.Done; {
-		if err := s.replayBatch(ctx, sub, &r, &did); err != nil {
-			return did, fmt.Errorf("delivery: replay %s to %v: %w", r.ID, sub.ID, tooBroad(ctx, err))
+		err := tooBroad(ctx, s.replayBatch(ctx, sub, &r, batch, &did))
+		if errors.Is(err, ErrTooBroad) && batch > 1 {
+			batch = max(batch/10, 1)
+			continue // whatever the time: the next call would begin as large
+		}
+		if err != nil {
+			return did, fmt.Errorf("delivery: replay %s to %v: %w", r.ID, sub.ID, err)
 		}
 		if r.For > 0 && time.Since(began) > r.For {
 			break
@@ -155,8 +165,17 @@ func (s *Store) Replay(ctx context.Context, r ReplayRequest) (did Replayed, err 
 	return did, nil
 }
 
+// replayBatchOf is how many events a batch of a replay begins with: fewer where payloads
+// are looked into.
+func replayBatchOf(sub *Subscription) int32 {
+	if len(sub.Conditions) > 0 {
+		return replayBatch / 10
+	}
+	return replayBatch
+}
+
 // replayBatch does the next batch of a replay, which begins with the first.
-func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayRequest, did *Replayed) error {
+func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayRequest, max int32, did *Replayed) error {
 	var at *dbgen.PostlaneReplays
 	var met *dbgen.ReplayBatchRow
 	err := s.transaction(ctx, func(tx pgx.Tx) (err error) {
@@ -171,7 +190,7 @@ func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayReq
 		}
 		met, err = queries.ReplayBatch(ctx, tx, &dbgen.ReplayBatchParams{
 			SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, ID: r.ID, Since: at.Since, Until: &at.Until, EventTypes: at.EventTypes, Asset: at.Asset,
-			After: at.DoneSeq, Last: at.LastSeq, Max: replayBatch,
+			After: at.DoneSeq, Last: at.LastSeq, Max: max,
 		})
 		if err != nil {
 			return err

@@ -312,3 +312,31 @@ func TestReplayPlans(t *testing.T) {
 	}
 	plans.Cheap(t, "replaying", 2500, few, seen, "ReplayPosition", "ReplayBatch", "ReplayLock", "PruneEvents")
 }
+
+// Payloads that take long to look into make a batch smaller, and not a replay impossible.
+func TestReplayOfWhatTakesLongToLookInto(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe(b.conditions("a exists"))
+	const n = 30
+	for i := range n {
+		b.enqueueEvents(delivery.Event{Tenant: tenant, Type: "thing.changed", Payload: fmt.Appendf(nil, `{"a":%d}`, i)})
+	}
+	// Two of them are as good as large ones: more than there is time for in one statement.
+	b.exec(`CREATE OR REPLACE FUNCTION postlane.event_json(payload bytea, content_type text) RETURNS jsonb LANGUAGE plpgsql AS $$
+		DECLARE document constant jsonb := convert_from(payload, 'UTF8');
+		BEGIN
+			IF document -> 'a' IN ('5', '25') THEN PERFORM pg_sleep(3); END IF;
+			RETURN document;
+		END $$`)
+	var counted delivery.ReplayCount
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var err error
+		counted, err = b.store.CountReplay(b.ctx, replayOf(sub, ""))
+		b.is.NoErr(err)
+	})
+	b.is.Equal(b.replay(replayOf(sub, "one")), delivery.Replayed{Deliveries: n, Now: n, Done: true})
+	wg.Wait()
+	b.is.True(counted.More && counted.Events < n)
+}
