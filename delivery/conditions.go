@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -83,8 +84,8 @@ func ParseCondition(text string) (Condition, error) {
 func decodeValue(text []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err = d.Decode(&v); err == nil && d.More() {
-		err = fmt.Errorf("more than one value")
+	if err = d.Decode(&v); err == nil && d.InputOffset() != int64(len(bytes.TrimRight(text, " \t\r\n"))) {
+		err = errors.New("more than one value")
 	}
 	return v, err
 }

@@ -188,6 +188,7 @@ func TestAConditionIsReadAsItIsWritten(t *testing.T) {
 	for text, want := range map[string]string{
 		" data.amount  gte  100 ": "data.amount gte 100", "a eq DE": `a eq "DE"`, `a eq "7"`: `a eq "7"`, "a exists": "a exists true", "a eq": "a eq null",
 		"a eq two words": `a eq "two words"`, "a eq 1 2": `a eq "1 2"`, `a in ["x", 1]`: `a in ["x",1]`,
+		"a eq 5]": `a eq "5]"`, `a eq "x"}`: `a eq "\"x\"}"`,
 	} {
 		c, err := delivery.ParseCondition(text)
 		b.is.NoErr(err)

@@ -89,7 +89,7 @@ func samePayload(got, want []byte) bool {
 func decode(payload []byte, into *any) bool {
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.UseNumber()
-	return d.Decode(into) == nil && !d.More()
+	return d.Decode(into) == nil && d.InputOffset() == int64(len(bytes.TrimRight(payload, " \t\r\n")))
 }
 
 // describe shows the fields that are set.
