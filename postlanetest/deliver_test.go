@@ -198,3 +198,26 @@ func TestWhatWaitsForARateLimitIsLeft(t *testing.T) {
 		clock.Advance(time.Minute)
 	}
 }
+
+// A retry that is due waits too, if its subscription is paused.
+func TestADueRetryOfWhatIsPausedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	pool := pgtest.New(t)
+	clock := postlanetest.NewClock(time.Time{})
+	store := postlanetest.NewStore(t, pool, clock)
+	receiver := postlanetest.NewReceiver(t)
+	receiver.Answer(func(*verify.Delivery) int { return http.StatusInternalServerError })
+	sub := receiver.Subscribe(store, "acme")
+	enqueue(t, pool, delivery.Event{Tenant: "acme", Type: "a.b", Payload: []byte("{}")})
+	postlanetest.Deliver(t, delivery.Config{Store: store})
+	_, err := store.Pause(t.Context(), sub.ID, "")
+	is.NoErr(err)
+	clock.Advance(12 * time.Hour)
+	postlanetest.Deliver(t, delivery.Config{Store: store})
+	is.Equal(len(receiver.Requests()), 1)
+	_, err = store.Enable(t.Context(), sub.ID)
+	is.NoErr(err)
+	postlanetest.Deliver(t, delivery.Config{Store: store})
+	is.Equal(len(receiver.Requests()), 2)
+}
