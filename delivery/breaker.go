@@ -98,7 +98,8 @@ func (s *Store) withBreakers(ctx context.Context, rows []*dbgen.PostlaneSubscrip
 	return list, nil
 }
 
-// OpenBreakers returns how many subscriptions have an open Breaker, up to 10,000.
+// OpenBreakers returns how many subscriptions that are not deleted have an open Breaker, up
+// to 10,000.
 func (s *Store) OpenBreakers(ctx context.Context) (int64, error) {
 	return queries.BreakerCount(ctx, s.pool)
 }

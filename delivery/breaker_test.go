@@ -268,3 +268,26 @@ func TestWhatFindsNoEndpoint(t *testing.T) {
 		is.Equal(delivery.Unavailable(&sender.Result{Outcome: sender.HTTPStatus, Status: status, Answered: true}), want)
 	}
 }
+
+// Nobody waits for the endpoint of a deleted subscription, also where a request fails that
+// was open.
+func TestADeletedSubscriptionHasNoBreaker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	open := func() int64 {
+		n, err := b.store.OpenBreakers(b.ctx)
+		b.is.NoErr(err)
+		return n
+	}
+	sub := b.subscribe()
+	b.enqueue(names("k", 12)...)
+	last := b.claim(1)
+	b.is.True(b.refuse(0, b.claim(10)...))
+	b.is.Equal(open(), int64(1))
+	b.exec("UPDATE postlane.leases SET claimed_at = claimed_at - interval '1 minute'") // for the deletion not to wait
+	b.is.NoErr(b.store.DeleteSubscription(b.ctx, sub))
+	b.is.Equal(open(), int64(0))
+	settled := b.settleAs(func(r *delivery.Result) { r.Verdict, r.Unavailable, r.Asked = delivery.Failed, true, time.Minute }, last...)
+	b.is.Equal(settled, []delivery.Settled{delivery.SettledDiscarded})
+	b.is.Equal(open(), int64(0))
+}

@@ -90,5 +90,10 @@ WHERE b.subscription_id = ANY (@ids::bigint[]) AND b.open_since IS NOT NULL;
 
 -- name: BreakerCount :one
 --
--- How many are open, up to 10,000.
-SELECT count(*) FROM (SELECT 1 FROM postlane.breakers b WHERE b.open_since IS NOT NULL LIMIT 10000) o;
+-- How many are open, up to 10,000. Not those of deleted subscriptions, whose rows stay: what
+-- was in flight may write one after the deletion.
+SELECT count(*)
+FROM (SELECT 1 FROM postlane.breakers b
+      WHERE b.open_since IS NOT NULL
+        AND (SELECT s.deleted_at IS NULL FROM postlane.subscriptions s WHERE s.id = b.subscription_id LIMIT 1)
+      LIMIT 10000) o;

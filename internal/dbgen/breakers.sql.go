@@ -51,10 +51,15 @@ func (q *Queries) BreakerClose(ctx context.Context, db DBTX, id int64) error {
 }
 
 const BreakerCount = `-- name: BreakerCount :one
-SELECT count(*) FROM (SELECT 1 FROM postlane.breakers b WHERE b.open_since IS NOT NULL LIMIT 10000) o
+SELECT count(*)
+FROM (SELECT 1 FROM postlane.breakers b
+      WHERE b.open_since IS NOT NULL
+        AND (SELECT s.deleted_at IS NULL FROM postlane.subscriptions s WHERE s.id = b.subscription_id LIMIT 1)
+      LIMIT 10000) o
 `
 
-// How many are open, up to 10,000.
+// How many are open, up to 10,000. Not those of deleted subscriptions, whose rows stay: what
+// was in flight may write one after the deletion.
 func (q *Queries) BreakerCount(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, BreakerCount)
 	var count int64
