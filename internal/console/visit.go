@@ -30,13 +30,18 @@ type visit struct {
 	entry *audit.Entry
 }
 
-// showing is the handler of a page.
+// showing is the handler of a page, read from the replica where there is one.
 func (c *Console) showing(f func(*visit) error) http.HandlerFunc {
+	return c.asking(func(v *visit) error { return c.read(v, f) })
+}
+
+// asking is the handler of a page that only the primary can answer.
+func (c *Console) asking(f func(*visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{Console: c, w: w, r: r, ctx: r.Context()}
 		var err error
 		if v.who, v.token, err = c.session(r.Context(), r); err == nil {
-			err = c.read(v, f)
+			err = f(v)
 		}
 		if err != nil {
 			c.refuse(w, r, v, err)

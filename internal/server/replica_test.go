@@ -104,6 +104,8 @@ func TestReadsFromAReplica(t *testing.T) {
 	is.NoErr(json.Unmarshal([]byte(text), &other))
 	subscribe(1)
 	is.Equal(listed(operatorKey), 1) // who wrote it
+	status, _ = r.do("POST", "/v1/events", `{"tenant":"acme","events":[{"type":"a.b","payload":{}}]}`)
+	is.Equal(status, 201)
 
 	// The standby stands still: others see what it has.
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -128,6 +130,18 @@ func TestReadsFromAReplica(t *testing.T) {
 	until("postlane_replica_lag_seconds 0")
 	for listed(other.Key) != 2 {
 		<-tick.C
+	}
+
+	// Nothing that is looked at is refused by a standby, which takes no writes.
+	id := regexp.MustCompile(`sub_[0-9]+`).FindString(page("endpoints"))
+	for _, path := range []string{
+		"", "endpoints", "endpoints/new", "endpoints/" + id, "endpoints/" + id + "/editing", "endpoints/" + id + "/replaying?since=2026-01-01T00:00",
+		"endpoints/" + id + "/streams", "endpoints/" + id + "/deleting", "deliveries", "dead", "dead/" + id, "dead/" + id + "/retrying", "streams", "outbox", "keys", "audit",
+	} {
+		is.True(strings.Contains(page(path), "</main>"))
+		if said.has("the replica is not read") {
+			t.Fatalf("/console/%s has the replica left out", path)
+		}
 	}
 
 	is.NoErr(standby.Stop())
