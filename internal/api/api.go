@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postlane-go/postlane/delivery"
+	"github.com/postlane-go/postlane/eventschema"
 	"github.com/postlane-go/postlane/internal/audit"
 	"github.com/postlane-go/postlane/internal/keys"
 	"github.com/postlane-go/postlane/internal/pgerr"
@@ -79,6 +80,7 @@ type api struct {
 	audit    *audit.Log
 	cursors  cursors
 	limits   *limits
+	schemas  *eventschema.Cache
 	document huma.API
 	// standby is the same on the replica; nil for none.
 	standby *api
@@ -98,7 +100,7 @@ func New(c Config) (http.Handler, error) {
 	}
 	a := &api{
 		Config: c, keys: keys.New(c.Pool, c.OperatorKey), audit: audit.New(c.Pool), cursors: cursors{c.CursorKey},
-		limits: newLimits(c.Rate, c.Burst),
+		limits: newLimits(c.Rate, c.Burst), schemas: eventschema.NewCache(c.Store),
 	}
 	a.attempts = keys.NewAttempts(a.keys)
 	if c.Replica != nil {
@@ -116,6 +118,7 @@ func New(c Config) (http.Handler, error) {
 	a.replayRoutes()
 	a.streamRoutes()
 	a.eventRoutes()
+	a.eventTypeRoutes()
 	a.keyRoutes()
 	a.auditRoutes()
 	a.metricsRoutes()

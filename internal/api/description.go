@@ -14,6 +14,7 @@ const (
 	tagDeliveries    = "Deliveries"
 	tagStreams       = "Streams"
 	tagEvents        = "Events"
+	tagEventTypes    = "Event types"
 	tagKeys          = "Keys"
 	tagAudit         = "Audit"
 	tagServer        = "Server"
@@ -39,6 +40,7 @@ func description() huma.Config {
 				{Name: tagDeliveries, Description: "Events on their way to an endpoint, and what became of them. Payloads are never shown."},
 				{Name: tagStreams, Description: "What waits, per subscription and asset. Nothing in a stream starts before what stands in front of it is settled."},
 				{Name: tagEvents, Description: "What happened, from producers that have no transaction to write it in."},
+				{Name: tagEventTypes, Description: "What events of a type are, and what their payloads look like. Types need no description: events of one that has none are written all the same."},
 				{Name: tagKeys, Description: "Who may call this API. For operators."},
 				{Name: tagAudit, Description: "Who changed what, and what came of it."},
 				{Name: tagServer, Description: "The process that answers. For operators."},
@@ -75,7 +77,7 @@ func openAnswers(doc *huma.OpenAPI) {
 		}
 	}
 	for _, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Post, item.Patch} {
+		for _, op := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 			if op != nil && op.RequestBody != nil {
 				visit(op.RequestBody.Content["application/json"].Schema)
 			}

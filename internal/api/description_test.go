@@ -47,10 +47,10 @@ func TestPage(t *testing.T) {
 	is := is.New(t)
 	a := b.want(200, "", "GET", "/docs", nil)
 	page := string(a.body)
-	for _, r := range b.described(map[string]string{"id": "x", "delivery_id": "x", "event_id": "x", "key_id": "x"}) {
+	for _, r := range b.described(map[string]string{"id": "x", "delivery_id": "x", "event_id": "x", "key_id": "x", "name": "x"}) {
 		is.True(strings.Contains(page, `id="`+r.id+`"`))
 	}
-	for _, code := range []string{"url_refused", "not_dead", "too_broad", "event_conflict"} {
+	for _, code := range []string{"url_refused", "not_dead", "too_broad", "event_conflict", "payload_refused"} {
 		is.True(strings.Contains(page, `id="`+code+`"`))
 	}
 	is.True(strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-"))

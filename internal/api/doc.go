@@ -6,6 +6,6 @@
 // what the code does. Keys are judged before anything of a request is looked at, and
 // what belongs to another tenant is answered exactly as what does not exist.
 //
-// An operation that changes something is a POST, PATCH or DELETE, needs a key that may
+// An operation that changes something is a POST, PUT, PATCH or DELETE, needs a key that may
 // write, and leaves a record (package audit). GET and HEAD never change anything.
 package api

@@ -53,7 +53,7 @@ type getEvent struct {
 
 func (a *api) eventRoutes() {
 	send := operation(http.MethodPost, "/v1/events", "send-events", tagEvents, "Write events",
-		fmt.Sprintf("Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most %d bytes a request and %d bytes a payload.", maxEventsBody, delivery.MaxPayload))
+		fmt.Sprintf("Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most %d bytes a request and %d bytes a payload.", maxEventsBody, delivery.MaxPayload))
 	send.DefaultStatus = http.StatusCreated
 	send.MaxBodyBytes = maxEventsBody
 	send.Metadata[often] = true
@@ -83,6 +83,9 @@ func (a *api) sendEvents(ctx context.Context, in *sendEvents) (*sentEvents, erro
 		if events[i], err = in.Body.Events[i].event(i, tenant); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.validate(ctx, tenant, events); err != nil {
+		return nil, err
 	}
 	enqueued, err := a.enqueue(ctx, events)
 	if err != nil {

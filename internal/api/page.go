@@ -22,6 +22,9 @@ var (
 	pageCSS string
 )
 
+// ID is the anchor of a group.
+func (g group) ID() string { return strings.ReplaceAll(g.Name, " ", "-") }
+
 // newPage renders the description for people: one page that loads nothing and runs
 // nothing, and the content security policy that holds it to that.
 func newPage(doc *huma.OpenAPI) (page []byte, policy string, err error) {
@@ -74,7 +77,7 @@ func groups(doc *huma.OpenAPI) []group {
 	}
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		item := doc.Paths[path]
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 			if op == nil {
 				continue
 			}

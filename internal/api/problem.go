@@ -66,6 +66,7 @@ type code struct {
 var (
 	invalid          = code{"invalid", 400, "The request is not valid", "A field, parameter or header is unknown, missing or cannot be what it is; errors says which."}
 	urlRefused       = code{"url_refused", 400, "The endpoint is refused", "The URL is not one that requests are sent to; rule says why."}
+	payloadRefused   = code{"payload_refused", 400, "The payload does not meet its schema", "The event's type is described with validate set, and errors says which places of the payload do not meet which keywords of its schema. No event of the request was written."}
 	badCursor        = code{"bad_cursor", 400, "The cursor is not valid", "A cursor is taken from next_cursor as it is and goes with the same list and the same filters."}
 	unauthorized     = code{"unauthorized", 401, "A key is needed", "Send a key as: Authorization: Bearer KEY. The one that was sent, if any, is unknown or revoked."}
 	readOnly         = code{"read_only_key", 403, "The key may only read", "The operation changes something, and the key's scope is read."}
@@ -90,7 +91,7 @@ var (
 
 // codes are all kinds, for the page and for statuses that others choose.
 var codes = []code{
-	invalid, urlRefused, badCursor, unauthorized, readOnly, operatorOnly, notFound, methodNotAllowed, timedOut, notDead, inFlight, notHeld,
+	invalid, urlRefused, payloadRefused, badCursor, unauthorized, readOnly, operatorOnly, notFound, methodNotAllowed, timedOut, notDead, inFlight, notHeld,
 	replayConflict, changed, eventConflict, eventBusy, tooLarge, unsupported, tooBroad, tooMany, internal, unavailable,
 }
 
@@ -229,8 +230,8 @@ func failure(err error) error {
 var fields = map[string]string{
 	"URL": "body.url", "EventTypes": "body.event_types", "OnDead": "body.on_dead", "MaxAttempts": "body.max_attempts",
 	"MaxInFlight": "body.max_in_flight", "RateLimit": "body.rate_limit", "DisableAfter": "body.disable_after", "Description": "body.description", "Headers": "body.headers",
-	"Conditions": "body.conditions",
-	"Tenant":     "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
+	"Conditions": "body.conditions", "Name": "path.name", "Schema": "body.schema", "Validate": "body.validate",
+	"Tenant": "body.tenant", "overlap": "body.overlap_seconds", "reason": "body.reason", "state": "query.state",
 	"ID": "body.id", "Since": "body.since", "Until": "body.until", "Asset": "body.asset",
 }
 

@@ -62,18 +62,19 @@ var bodies = map[string]any{
 	"retry-deliveries":    map[string]any{},
 	"replay-events":       map[string]any{"id": "walked", "since": "2020-01-01T00:00:00Z"},
 	"send-events":         map[string]any{"events": []any{map[string]any{"type": "a.b", "payload": 1}}},
+	"put-event-type":      map[string]any{"schema": map[string]any{"type": "object"}},
 	"create-key":          map[string]any{"name": "walked", "tenant": "acme", "scope": "read"},
 }
 
 // unscoped are those that have no thing in their path: with another tenant's key they
 // are about that tenant's things.
-var unscoped = map[string]int{"create-subscription": 201, "list-subscriptions": 200, "send-events": 201, "list-audit": 200}
+var unscoped = map[string]int{"create-subscription": 201, "list-subscriptions": 200, "send-events": 201, "list-audit": 200, "list-event-types": 200, "put-event-type": 200}
 
 // state is every row but the records of use: what a refused request must leave alone.
 func (b *bundle) state() string {
 	b.t.Helper()
 	text := ""
-	for _, table := range []string{"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals", "replays", "replayed"} {
+	for _, table := range []string{"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals", "replays", "replayed", "event_types"} {
 		text += table + one[string](b, fmt.Sprintf(
 			`SELECT coalesce(string_agg(t.ctid::text || t.xmin::text || t::text, E'\n' ORDER BY t.ctid), '') FROM postlane.%s t`, table))
 	}
@@ -89,7 +90,9 @@ func (b *bundle) furnished() map[string]string {
 	b.exec(`UPDATE postlane.subscriptions SET state = 'active'`)
 	key, _, err := b.keys.Create(b.ctx, "somebody's", "acme", keys.Read)
 	b.is.NoErr(err)
-	return map[string]string{"id": b.id(sub).String(), "delivery_id": delivery.ID(e.Seq).String(), "event_id": e.ID, "key_id": key.ID}
+	_, err = b.store.PutEventType(b.ctx, delivery.EventType{Tenant: "acme", Name: "invoice.paid", Description: "acme's"})
+	b.is.NoErr(err)
+	return map[string]string{"id": b.id(sub).String(), "delivery_id": delivery.ID(e.Seq).String(), "event_id": e.ID, "key_id": key.ID, "name": "invoice.paid"}
 }
 
 // Every route of the description, with the keys that must not get through.
@@ -169,7 +172,7 @@ func TestForeignIsAsMissing(t *testing.T) {
 	for _, r := range routes {
 		foreign[r.id] = b.do(b.other, r.method, r.path, bodies[r.id])
 	}
-	b.exec(`TRUNCATE postlane.subscriptions, postlane.subscription_secrets, postlane.events, postlane.deliveries, postlane.settled, postlane.attempts`)
+	b.exec(`TRUNCATE postlane.subscriptions, postlane.subscription_secrets, postlane.events, postlane.deliveries, postlane.settled, postlane.attempts, postlane.event_types`)
 	for _, r := range routes {
 		if _, ok := unscoped[r.id]; ok {
 			continue

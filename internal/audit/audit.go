@@ -36,7 +36,7 @@ type Entry struct {
 // Target is what an HTTP request is about: the ids in its path.
 func Target(r *http.Request) string {
 	var ids []string
-	for _, name := range []string{"id", "delivery_id", "key_id"} {
+	for _, name := range []string{"id", "delivery_id", "key_id", "name"} {
 		if id := r.PathValue(name); id != "" && len(id) <= 100 {
 			ids = append(ids, id)
 		}

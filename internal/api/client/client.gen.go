@@ -542,6 +542,49 @@ type Event struct {
 	Type         string    `json:"type"`
 }
 
+// EventType defines model for EventType.
+type EventType struct {
+	// Deprecated No new subscriber should want it; events are written as before
+	Deprecated bool `json:"deprecated"`
+
+	// Description For people
+	Description string `json:"description"`
+
+	// Name The type of events that it describes
+	//
+	// Example: invoice.paid
+	Name string `json:"name"`
+
+	// UpdatedAt When it was written; no two versions have the same time
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Validate Whether POST /v1/events refuses payloads that do not meet the schema
+	Validate bool `json:"validate"`
+}
+
+// EventTypeWithSchema defines model for EventTypeWithSchema.
+type EventTypeWithSchema struct {
+	// Deprecated No new subscriber should want it; events are written as before
+	Deprecated bool `json:"deprecated"`
+
+	// Description For people
+	Description string `json:"description"`
+
+	// Name The type of events that it describes
+	//
+	// Example: invoice.paid
+	Name string `json:"name"`
+
+	// Schema The JSON Schema of payloads; null: none
+	Schema interface{} `json:"schema"`
+
+	// UpdatedAt When it was written; no two versions have the same time
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Validate Whether POST /v1/events refuses payloads that do not meet the schema
+	Validate bool `json:"validate"`
+}
+
 // Key defines model for Key.
 type Key struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -600,6 +643,14 @@ type ListAudit struct {
 // ListDelivery defines model for ListDelivery.
 type ListDelivery struct {
 	Data []Delivery `json:"data"`
+
+	// NextCursor Where the next page begins; null on the last
+	NextCursor *string `json:"next_cursor"`
+}
+
+// ListEventType defines model for ListEventType.
+type ListEventType struct {
+	Data []EventType `json:"data"`
 
 	// NextCursor Where the next page begins; null on the last
 	NextCursor *string `json:"next_cursor"`
@@ -741,6 +792,21 @@ type ProblemError struct {
 
 	// Message What is wrong, and what would do
 	Message string `json:"message"`
+}
+
+// PutEventTypeBody defines model for PutEventTypeBody.
+type PutEventTypeBody struct {
+	// Deprecated No new subscriber should want it; absent: false
+	Deprecated *bool `json:"deprecated,omitempty"`
+
+	// Description For people; absent: none
+	Description *string `json:"description,omitempty"`
+
+	// Schema The JSON Schema of payloads, draft 2020-12 unless $schema says another. A $ref leads within it: nothing is loaded. Absent or null: none
+	Schema interface{} `json:"schema,omitempty"`
+
+	// Validate Refuse payloads of POST /v1/events that do not meet the schema; absent: false
+	Validate *bool `json:"validate,omitempty"`
 }
 
 // ReplayEventsBody defines model for ReplayEventsBody.
@@ -1082,6 +1148,36 @@ type ListAuditParams struct {
 	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// ListEventTypesParams defines parameters for ListEventTypes.
+type ListEventTypesParams struct {
+	// Limit Most to list
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on: next_cursor of the page before
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Tenant Whose they are; needed with an operator's key
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// DeleteEventTypeParams defines parameters for DeleteEventType.
+type DeleteEventTypeParams struct {
+	// Tenant Whose it is; needed with an operator's key
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetEventTypeParams defines parameters for GetEventType.
+type GetEventTypeParams struct {
+	// Tenant Whose it is; needed with an operator's key
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// PutEventTypeParams defines parameters for PutEventType.
+type PutEventTypeParams struct {
+	// Tenant Whose it is; needed with an operator's key
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // GetEventParams defines parameters for GetEvent.
 type GetEventParams struct {
 	// Tenant Whose it is; needed with an operator's key
@@ -1159,6 +1255,9 @@ type ListStreamsParams struct {
 	// Cursor Where to go on: next_cursor of the page before
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// PutEventTypeJSONRequestBody defines body for PutEventType for application/json ContentType.
+type PutEventTypeJSONRequestBody = PutEventTypeBody
 
 // SendEventsJSONRequestBody defines body for SendEvents for application/json ContentType.
 type SendEventsJSONRequestBody = SendEventsBody
@@ -1275,9 +1374,48 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEventTypes List event types
+	//
+	// In the order of their names, without their schemas.
+	//
+	// Corresponds with GET /v1/event-types (the `ListEventTypes` operationId).
+	ListEventTypes(ctx context.Context, params *ListEventTypesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteEventType Delete an event type
+	//
+	// Events of the type stay, and more may come: they are not validated any more.
+	//
+	// Corresponds with DELETE /v1/event-types/{name} (the `DeleteEventType` operationId).
+	DeleteEventType(ctx context.Context, name string, params *DeleteEventTypeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEventType Get an event type
+	//
+	// With its schema.
+	//
+	// Corresponds with GET /v1/event-types/{name} (the `GetEventType` operationId).
+	GetEventType(ctx context.Context, name string, params *GetEventTypeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutEventTypeWithBody Write an event type
+	//
+	// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+	PutEventTypeWithBody(ctx context.Context, name string, params *PutEventTypeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutEventType Write an event type
+	//
+	// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+	PutEventType(ctx context.Context, name string, params *PutEventTypeParams, body PutEventTypeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SendEventsWithBody Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1286,7 +1424,7 @@ type ClientInterface interface {
 
 	// SendEvents Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1568,9 +1706,98 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 	return c.Client.Do(req)
 }
 
+// ListEventTypes List event types
+//
+// In the order of their names, without their schemas.
+//
+// Corresponds with GET /v1/event-types (the `ListEventTypes` operationId).
+func (c *Client) ListEventTypes(ctx context.Context, params *ListEventTypesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventTypesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteEventType Delete an event type
+//
+// Events of the type stay, and more may come: they are not validated any more.
+//
+// Corresponds with DELETE /v1/event-types/{name} (the `DeleteEventType` operationId).
+func (c *Client) DeleteEventType(ctx context.Context, name string, params *DeleteEventTypeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteEventTypeRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEventType Get an event type
+//
+// With its schema.
+//
+// Corresponds with GET /v1/event-types/{name} (the `GetEventType` operationId).
+func (c *Client) GetEventType(ctx context.Context, name string, params *GetEventTypeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventTypeRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutEventTypeWithBody Write an event type
+//
+// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+func (c *Client) PutEventTypeWithBody(ctx context.Context, name string, params *PutEventTypeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutEventTypeRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutEventType Write an event type
+//
+// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+func (c *Client) PutEventType(ctx context.Context, name string, params *PutEventTypeParams, body PutEventTypeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutEventTypeRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // SendEventsWithBody Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1589,7 +1816,7 @@ func (c *Client) SendEventsWithBody(ctx context.Context, contentType string, bod
 
 // SendEvents Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2247,6 +2474,280 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewListEventTypesRequest constructs an http.Request for the ListEventTypes method
+func NewListEventTypesRequest(server string, params *ListEventTypesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/event-types")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteEventTypeRequest constructs an http.Request for the DeleteEventType method
+func NewDeleteEventTypeRequest(server string, name string, params *DeleteEventTypeParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/event-types/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetEventTypeRequest constructs an http.Request for the GetEventType method
+func NewGetEventTypeRequest(server string, name string, params *GetEventTypeParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/event-types/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutEventTypeRequest calls the generic PutEventType builder with application/json body
+func NewPutEventTypeRequest(server string, name string, params *PutEventTypeParams, body PutEventTypeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutEventTypeRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewPutEventTypeRequestWithBody constructs an http.Request for the PutEventType method, with any body, and a specified content type
+func NewPutEventTypeRequestWithBody(server string, name string, params *PutEventTypeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/event-types/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -3511,9 +4012,54 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
 	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
 
+	// ListEventTypesWithResponse List event types
+	//
+	// In the order of their names, without their schemas.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/event-types (the `ListEventTypes` operationId).
+	ListEventTypesWithResponse(ctx context.Context, params *ListEventTypesParams, reqEditors ...RequestEditorFn) (*ListEventTypesResponse, error)
+
+	// DeleteEventTypeWithResponse Delete an event type
+	//
+	// Events of the type stay, and more may come: they are not validated any more.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/event-types/{name} (the `DeleteEventType` operationId).
+	DeleteEventTypeWithResponse(ctx context.Context, name string, params *DeleteEventTypeParams, reqEditors ...RequestEditorFn) (*DeleteEventTypeResponse, error)
+
+	// GetEventTypeWithResponse Get an event type
+	//
+	// With its schema.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/event-types/{name} (the `GetEventType` operationId).
+	GetEventTypeWithResponse(ctx context.Context, name string, params *GetEventTypeParams, reqEditors ...RequestEditorFn) (*GetEventTypeResponse, error)
+
+	// PutEventTypeWithBodyWithResponse Write an event type
+	//
+	// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+	PutEventTypeWithBodyWithResponse(ctx context.Context, name string, params *PutEventTypeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutEventTypeResponse, error)
+
+	// PutEventTypeWithResponse Write an event type
+	//
+	// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+	PutEventTypeWithResponse(ctx context.Context, name string, params *PutEventTypeParams, body PutEventTypeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutEventTypeResponse, error)
+
 	// SendEventsWithBodyWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3522,7 +4068,7 @@ type ClientWithResponsesInterface interface {
 
 	// SendEventsWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3881,6 +4427,191 @@ func (r ListAuditResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListEventTypesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEventType
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventTypesResponse) GetJSON200() *ListEventType {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEventTypesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventTypesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventTypesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventTypesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventTypesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteEventTypeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteEventTypeResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteEventTypeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteEventTypeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteEventTypeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteEventTypeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetEventTypeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventTypeWithSchema
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEventTypeResponse) GetJSON200() *EventTypeWithSchema {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEventTypeResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventTypeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventTypeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventTypeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventTypeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutEventTypeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventTypeWithSchema
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutEventTypeResponse) GetJSON200() *EventTypeWithSchema {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutEventTypeResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutEventTypeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutEventTypeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutEventTypeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutEventTypeResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5030,9 +5761,84 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 	return ParseListAuditResponse(rsp)
 }
 
+// ListEventTypesWithResponse List event types
+//
+// In the order of their names, without their schemas.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/event-types (the `ListEventTypes` operationId).
+func (c *ClientWithResponses) ListEventTypesWithResponse(ctx context.Context, params *ListEventTypesParams, reqEditors ...RequestEditorFn) (*ListEventTypesResponse, error) {
+	rsp, err := c.ListEventTypes(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventTypesResponse(rsp)
+}
+
+// DeleteEventTypeWithResponse Delete an event type
+//
+// Events of the type stay, and more may come: they are not validated any more.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/event-types/{name} (the `DeleteEventType` operationId).
+func (c *ClientWithResponses) DeleteEventTypeWithResponse(ctx context.Context, name string, params *DeleteEventTypeParams, reqEditors ...RequestEditorFn) (*DeleteEventTypeResponse, error) {
+	rsp, err := c.DeleteEventType(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteEventTypeResponse(rsp)
+}
+
+// GetEventTypeWithResponse Get an event type
+//
+// With its schema.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/event-types/{name} (the `GetEventType` operationId).
+func (c *ClientWithResponses) GetEventTypeWithResponse(ctx context.Context, name string, params *GetEventTypeParams, reqEditors ...RequestEditorFn) (*GetEventTypeResponse, error) {
+	rsp, err := c.GetEventType(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventTypeResponse(rsp)
+}
+
+// PutEventTypeWithBodyWithResponse Write an event type
+//
+// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+func (c *ClientWithResponses) PutEventTypeWithBodyWithResponse(ctx context.Context, name string, params *PutEventTypeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutEventTypeResponse, error) {
+	rsp, err := c.PutEventTypeWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutEventTypeResponse(rsp)
+}
+
+// PutEventTypeWithResponse Write an event type
+//
+// A new one, or another version in place of the one of this name: what is absent is not kept. The schema is refused if it is none, and if validating by it could not be bounded: more than 65536 bytes, a $ref that leads out of it, $dynamicRef, branches without end. It counts for the next request that writes events.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/event-types/{name} (the `PutEventType` operationId).
+func (c *ClientWithResponses) PutEventTypeWithResponse(ctx context.Context, name string, params *PutEventTypeParams, body PutEventTypeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutEventTypeResponse, error) {
+	rsp, err := c.PutEventType(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutEventTypeResponse(rsp)
+}
+
 // SendEventsWithBodyWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5047,7 +5853,7 @@ func (c *ClientWithResponses) SendEventsWithBodyWithResponse(ctx context.Context
 
 // SendEventsWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5550,6 +6356,134 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ListAudit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListEventTypesResponse parses an HTTP response from a ListEventTypesWithResponse call
+func ParseListEventTypesResponse(rsp *http.Response) (*ListEventTypesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventTypesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEventType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteEventTypeResponse parses an HTTP response from a DeleteEventTypeWithResponse call
+func ParseDeleteEventTypeResponse(rsp *http.Response) (*DeleteEventTypeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteEventTypeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetEventTypeResponse parses an HTTP response from a GetEventTypeWithResponse call
+func ParseGetEventTypeResponse(rsp *http.Response) (*GetEventTypeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventTypeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventTypeWithSchema
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutEventTypeResponse parses an HTTP response from a PutEventTypeWithResponse call
+func ParsePutEventTypeResponse(rsp *http.Response) (*PutEventTypeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutEventTypeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventTypeWithSchema
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
