@@ -130,6 +130,8 @@ func (c *Console) routes() *http.ServeMux {
 	show("dead/{id}", (*visit).deadLetters)
 	show("dead/{id}/retrying", (*visit).retryingDead)
 	show("streams", (*visit).streams)
+	show("event-types", (*visit).eventTypes)
+	show("event-types/{name}", (*visit).eventType)
 	show("outbox", (*visit).outbox)
 	show("keys", (*visit).keyList)
 	show("audit", (*visit).auditLog)

@@ -90,6 +90,7 @@ func (c *Console) frame(r *http.Request, v *visit) *frame {
 		{"Deliveries", v.path("deliveries"), "deliveries"},
 		{"Dead letters", v.path("dead"), "dead"},
 		{"Streams", v.path("streams"), "streams"},
+		{"Event types", v.path("event-types"), "event-types"},
 	}
 	if v.operator() {
 		f.Nav = append(f.Nav, navigation{"Outbox", v.path("outbox"), "outbox"}, navigation{"Keys", v.path("keys"), "keys"})

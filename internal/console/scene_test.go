@@ -69,8 +69,23 @@ func (s *site) scene() *scene {
 	x.other = s.subscribe("other", "https://elsewhere.example.org/", dies)
 	s.enqueue("other", "thing.done", "x")
 	s.settle(answered(410, "gone"))
+	s.describeTypes()
 	s.history(x)
 	return x
+}
+
+// describeTypes writes event types of acme.
+func (s *site) describeTypes() {
+	s.t.Helper()
+	for _, t := range []delivery.EventType{
+		{Name: "order.paid", Description: "An order is paid in full; its goods may leave the house", Validate: true, Schema: `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["id","total"],"properties":{"id":{"type":"string","pattern":"^order_[0-9]+$"},"total":{"type":"integer","minimum":1,"description":"in cents </pre><script>document.title='owned'</script>"}}}`},
+		{Name: "order.placed", Deprecated: true, Description: "Use order.created"},
+		{Name: "contact.changed.with.a.rather.long.name-of-its-own_and-more-of-it.than.fits", Schema: `true`},
+	} {
+		t.Tenant = "acme"
+		_, err := s.store.PutEventType(s.ctx, t)
+		s.is.NoErr(err)
+	}
 }
 
 // longURL is a URL of 2,000 characters.
