@@ -69,6 +69,8 @@ const (
 	replayBatch = 1000
 	// replaySlack is how far the order of events may be from that of their times.
 	replaySlack = time.Hour
+	// replayNearby is how many events in a row may be out of that order by more.
+	replayNearby = 1000
 	// replayCountTime bounds counting.
 	replayCountTime = 3 * time.Second
 )
@@ -264,14 +266,14 @@ func (s *Store) replayable(ctx context.Context, r *ReplayRequest) (*Subscription
 // span is between which seqs, the second not included, the range can have events.
 func (r *ReplayRequest) span(ctx context.Context, db dbgen.DBTX) (first, beyond int64, err error) {
 	since := r.Since.Add(-replaySlack)
-	if first, err = queries.ReplayPosition(ctx, db, &since); err != nil {
+	if first, err = queries.ReplayPosition(ctx, db, &dbgen.ReplayPositionParams{At: &since, Nearby: replayNearby}); err != nil {
 		return 0, 0, err
 	}
 	var until *time.Time
 	if !r.Until.IsZero() {
 		until = optional(r.Until.Add(replaySlack))
 	}
-	beyond, err = queries.ReplayPosition(ctx, db, until)
+	beyond, err = queries.ReplayPosition(ctx, db, &dbgen.ReplayPositionParams{At: until, Late: true, Nearby: replayNearby})
 	return first, beyond, err
 }
 

@@ -310,7 +310,10 @@ func TestReplayPlans(t *testing.T) {
 	few := func(_ *plans.Plan, n *plans.Node) bool {
 		return n.Relation == "subscriptions" || n.Relation == "subscription_patterns" || n.Relation == "subscription_secrets" || n.Relation == "replays"
 	}
-	plans.Cheap(t, "replaying", 2500, few, seen, "ReplayPosition", "ReplayBatch", "ReplayLock", "PruneEvents")
+	searching := func(p plans.Plan) bool { return p.Name() == "ReplayPosition" }
+	plans.Cheap(t, "replaying", 2500, few, slices.DeleteFunc(slices.Clone(seen), searching), "ReplayBatch", "ReplayLock", "PruneEvents")
+	// The search looks at a thousand events near each of the dozen places where it looks.
+	plans.Cheap(t, "searching", 12_000, few, seen, "ReplayPosition")
 }
 
 // Payloads that take long to look into make a batch smaller, and not a replay impossible.
@@ -339,4 +342,30 @@ func TestReplayOfWhatTakesLongToLookInto(t *testing.T) {
 	b.is.Equal(b.replay(replayOf(sub, "one")), delivery.Replayed{Deliveries: n, Now: n, Done: true})
 	wg.Wait()
 	b.is.True(counted.More && counted.Events < n)
+}
+
+// The events of a transaction that was open for long, whose times are those of its
+// beginning, do not hide what was written around them.
+func TestReplayAroundALongTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	began := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	// One a minute, and in the middle, where the search for the beginning looks first,
+	// those of a transaction that began with all.
+	b.exec(`INSERT INTO postlane.events (seq, tenant, id, type, content_type, payload, created_at)
+		SELECT n, $1, 'e' || n, 'thing.changed', 'application/json', '{}',
+		       $2::timestamptz + CASE WHEN n NOT BETWEEN 1900 AND 2100 THEN n * interval '1 minute' ELSE interval '0' END
+		FROM generate_series(1, 4000) n`, tenant, began)
+	b.exec(`SELECT setval('postlane.delivery_seq', 4000)`)
+	r := delivery.ReplayRequest{Subscription: sub, ID: "one", Since: began.Add(1000 * time.Minute), Until: began.Add(3000 * time.Minute)}
+	counted, err := b.store.CountReplay(b.ctx, r)
+	b.is.NoErr(err)
+	b.is.Equal(counted.Events, int64(1799))
+	b.is.Equal(b.replay(r).Deliveries, int64(1799))
+
+	// Nor do those of a clock that was ahead.
+	b.exec("UPDATE postlane.events SET created_at = created_at + interval '100 days' WHERE seq BETWEEN 1900 AND 2100")
+	r.ID = "two"
+	b.is.Equal(b.replay(r).Deliveries, int64(1799))
 }

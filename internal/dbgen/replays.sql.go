@@ -140,7 +140,7 @@ type ReplayBeginParams struct {
 // Remembers a replay, unless its id is known. What is to be looked at is settled here, so
 // that a replay ends: the range, an hour wider on both sides. created_at is when a
 // transaction began and seq when it wrote, so what a transaction wrote that had been open
-// for longer than that may not be found.
+// for longer than that may not be found, nor what stands among very many of those.
 func (q *Queries) ReplayBegin(ctx context.Context, db DBTX, arg *ReplayBeginParams) error {
 	_, err := db.Exec(ctx, ReplayBegin,
 		arg.SubscriptionID,
@@ -253,7 +253,7 @@ func (q *Queries) ReplayOldestEvent(ctx context.Context, db DBTX) (time.Time, er
 const ReplayPosition = `-- name: ReplayPosition :one
 
 WITH RECURSIVE given AS MATERIALIZED (
-    SELECT coalesce($1::timestamptz, 'infinity') AS at
+    SELECT coalesce($1::timestamptz, 'infinity') AS at, $2::boolean AS late, $3::integer AS nearby
 ),
 search (lo, hi) AS (
     SELECT 0::bigint, coalesce((SELECT e.seq FROM postlane.events e ORDER BY e.seq DESC LIMIT 1), 0) + 1
@@ -262,8 +262,11 @@ search (lo, hi) AS (
            CASE WHEN p.before THEN s.hi ELSE (s.lo + s.hi) / 2 END
     FROM search s
     CROSS JOIN LATERAL (
-        SELECT m.seq, coalesce((SELECT e.created_at FROM postlane.events e WHERE e.seq = m.seq LIMIT 1) < (SELECT g.at FROM given g), false) AS before
-        FROM (SELECT (SELECT e.seq FROM postlane.events e WHERE e.seq >= (s.lo + s.hi) / 2 AND e.seq < s.hi ORDER BY e.seq LIMIT 1) AS seq OFFSET 0) m
+        SELECT m.seq, coalesce(CASE WHEN (SELECT g.late FROM given g) THEN m.oldest ELSE m.youngest END < (SELECT g.at FROM given g), false) AS before
+        FROM (SELECT min(n.seq) AS seq, min(n.created_at) AS oldest, max(n.created_at) AS youngest
+              FROM (SELECT e.seq, e.created_at FROM postlane.events e
+                    WHERE e.seq >= (s.lo + s.hi) / 2 AND e.seq < s.hi
+                    ORDER BY e.seq LIMIT (SELECT g.nearby FROM given g)) n) m
         OFFSET 0
     ) p
     WHERE s.lo < s.hi
@@ -271,13 +274,23 @@ search (lo, hi) AS (
 SELECT min(s.hi)::bigint FROM search s
 `
 
+type ReplayPositionParams struct {
+	At     *time.Time
+	Late   bool
+	Nearby int32
+}
+
 // Replays: events of a time range become deliveries of a subscription once more.
 //
 // From which seq on events were written at a time or later; one more than the newest if
 // none was, or without a time. A search by halves, some dozens of index probes. It goes
 // by the times being in the order of the seqs: see ReplayBegin.
-func (q *Queries) ReplayPosition(ctx context.Context, db DBTX, at *time.Time) (int64, error) {
-	row := db.QueryRow(ctx, ReplayPosition, at)
+//
+// So that few of them that are not do not lead it astray, each look is at up to nearby
+// events: of them the youngest counts, which errs towards an earlier position, or the
+// oldest (late), which errs towards a later one.
+func (q *Queries) ReplayPosition(ctx context.Context, db DBTX, arg *ReplayPositionParams) (int64, error) {
+	row := db.QueryRow(ctx, ReplayPosition, arg.At, arg.Late, arg.Nearby)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
