@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -98,8 +99,12 @@ func (s *Store) withBreakers(ctx context.Context, rows []*dbgen.PostlaneSubscrip
 	return list, nil
 }
 
-// OpenBreakers returns how many subscriptions that are not deleted have an open Breaker, up
-// to 10,000.
-func (s *Store) OpenBreakers(ctx context.Context) (int64, error) {
-	return queries.BreakerCount(ctx, s.pool)
+// OpenBreakers returns how many active subscriptions have an open Breaker, up to 10,000,
+// and for how long the longest has been open; 0 if none is.
+func (s *Store) OpenBreakers(ctx context.Context) (n int64, longest time.Duration, err error) {
+	open, err := queries.BreakerCount(ctx, s.pool, s.now())
+	if err != nil {
+		return 0, 0, fmt.Errorf("delivery: count breakers: %w", err)
+	}
+	return open.N, time.Duration(open.LongestMs) * time.Millisecond, nil
 }

@@ -79,15 +79,35 @@ func TestABreakerLetsOneProbeThrough(t *testing.T) {
 	b.is.Equal(s.Breaker.Failures, 16)
 	b.is.True(s.Breaker.NextProbe.Equal(c.now().Add(time.Minute)))
 	b.is.Equal(one[int](b, "SELECT count(*) FROM postlane.deliveries WHERE attempts = 0"), 44) // what waits is charged nothing
-	open, err := b.store.OpenBreakers(b.ctx)
+	open, longest, err := b.store.OpenBreakers(b.ctx)
 	b.is.NoErr(err)
 	b.is.Equal(open, int64(1))
+	b.is.Equal(longest, 195*time.Second)
 
 	c.advance(time.Minute)
 	b.settle(delivery.Succeeded, claim()...)
 	b.is.Equal(b.subscription(sub).Breaker, nil)
+	open, longest, err = b.store.OpenBreakers(b.ctx)
+	b.is.NoErr(err)
+	b.is.True(open == 0 && longest == 0)
 	b.is.Equal(len(b.claim(100)), 43)
 	b.is.Equal(one[int](b, "SELECT count(*) FROM postlane.breakers"), 0)
+}
+
+// Nothing is sent to a subscription that is paused, and nobody has to look at its endpoint.
+func TestBreakersOfPausedSubscriptionsDoNotCount(t *testing.T) {
+	t.Parallel()
+	b, _ := setupClock(t)
+	sub := b.broken(1)
+	count := func() int64 {
+		open, _, err := b.store.OpenBreakers(b.ctx)
+		b.is.NoErr(err)
+		return open
+	}
+	b.is.Equal(count(), int64(1))
+	_, err := b.store.Pause(b.ctx, sub, "x")
+	b.is.NoErr(err)
+	b.is.Equal(count(), int64(0))
 }
 
 func TestAProbeThatNothingComesOfIsFollowedByAnother(t *testing.T) {
@@ -234,8 +254,11 @@ func TestADeadEndpointCostsAProbeAndNotAQueue(t *testing.T) {
 	s.endpoint("/healthy", func(set *delivery.Settings) { set.EventTypes = []string{"thing.*"} })
 	s.behave("/away", receiver.Behaviour{Status: 503})
 	opened := make(chan delivery.SubscriptionID, 10)
+	closed := make(chan delivery.SubscriptionID, 10)
 	config := s.config()
+	config.Reclaim = 10 * time.Millisecond
 	config.Observer.Opened = func(id delivery.SubscriptionID) { opened <- id }
+	config.Observer.Closed = func(id delivery.SubscriptionID, _ time.Duration) { closed <- id }
 	flood := make([]delivery.Event, 600)
 	for i, asset := range append(names("k", 300), names("k", 300)...) {
 		flood[i] = delivery.Event{Tenant: tenant, Type: "slow", Asset: asset, Payload: []byte("{}")}
@@ -250,7 +273,9 @@ func TestADeadEndpointCostsAProbeAndNotAQueue(t *testing.T) {
 	s.behave("/away", receiver.Behaviour{})
 	c.advance(5 * time.Second)
 	s.is.NoErr(s.receiver.WaitFor(s.within(patience), 700))
+	s.is.Equal(await(t, closed), away)
 	s.is.NoErr(stop())
+	s.is.Equal(len(opened)+len(closed), 0) // each was told once
 	s.is.Equal(one[int](s.bundle, "SELECT count(*) FROM postlane.settled WHERE state <> 'delivered'"), 0)
 	s.sound()
 }
@@ -275,7 +300,7 @@ func TestADeletedSubscriptionHasNoBreaker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	open := func() int64 {
-		n, err := b.store.OpenBreakers(b.ctx)
+		n, _, err := b.store.OpenBreakers(b.ctx)
 		b.is.NoErr(err)
 		return n
 	}

@@ -19,8 +19,13 @@ type Observer struct {
 	Disabled func(id SubscriptionID, reason string)
 	// Opened: a subscription's Breaker opened.
 	Opened func(id SubscriptionID)
-	// OpenBreakers: how many are open. Told at every Config.Reclaim.
-	OpenBreakers func(n int)
+	// Closed: a Breaker that this dispatcher opened, so long ago, has closed: a request
+	// succeeded, whoever's, or somebody closed it or deleted its subscription. Told within
+	// Config.Reclaim, and not of what opened before this dispatcher started.
+	Closed func(id SubscriptionID, after time.Duration)
+	// OpenBreakers: how many are open of active subscriptions, up to 10,000, and how
+	// long the longest has been; 0 if none is. Told at every Config.Reclaim.
+	OpenBreakers func(n int, longest time.Duration)
 	// OldestDue: for how long the longest waiting delivery that could be claimed has
 	// waited; negative if none waits. Told at every Config.Reclaim.
 	OldestDue func(age time.Duration)

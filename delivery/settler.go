@@ -133,11 +133,7 @@ func (d *Dispatcher) tell(r *Result, s Settlement) {
 			"outcome", r.Attempt.Outcome, "status", r.Attempt.Status, "next_in", r.Delay)
 	}
 	if s.Opened {
-		d.log.Warn("endpoint is unavailable: only probes are sent until one succeeds", "subscription", c.Subscription,
-			"outcome", r.Attempt.Outcome, "status", r.Attempt.Status)
-		if f := d.config.Observer.Opened; f != nil {
-			f(c.Subscription)
-		}
+		d.tellOpened(r)
 	}
 	if s.Disabled != "" {
 		d.log.Warn("subscription disabled", "subscription", c.Subscription, "reason", s.Disabled)

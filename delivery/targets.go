@@ -29,11 +29,13 @@ type target struct {
 // maxTargets bounds what is kept; it is all forgotten then.
 const maxTargets = 50_000
 
-// targets keeps what was read of subscriptions until a claim names a newer revision.
+// targets keeps what was read of subscriptions until a claim names a newer revision, and
+// which of them this dispatcher found away.
 type targets struct {
-	store *Store
-	mu    sync.Mutex
-	known map[SubscriptionID]*target
+	store    *Store
+	openings openings
+	mu       sync.Mutex
+	known    map[SubscriptionID]*target
 }
 
 func newTargets(store *Store) *targets {

@@ -113,7 +113,8 @@ type orphanSearch struct {
 const orphanRound = time.Minute
 
 // cleanUp does what nobody waits for: it discards what deleted subscriptions left,
-// looks for streams that nothing would wake, and measures the oldest due.
+// looks for streams that nothing would wake and for breakers that closed, and measures
+// the oldest due.
 func (d *Dispatcher) cleanUp(ctx context.Context, orphans *orphanSearch) {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Lease)
 	defer cancel()
@@ -144,13 +145,9 @@ func (d *Dispatcher) cleanUp(ctx context.Context, orphans *orphanSearch) {
 			f(int(woken))
 		}
 	}
-	if f := d.config.Observer.OpenBreakers; f != nil {
-		n, err := d.store.OpenBreakers(ctx)
-		if err != nil {
-			fail(err)
-			return
-		}
-		f(int(n))
+	if err := d.watchBreakers(ctx); err != nil {
+		fail(err)
+		return
 	}
 	if f := d.config.Observer.OldestDue; f != nil {
 		age, err := d.store.OldestDue(ctx)

@@ -90,10 +90,22 @@ WHERE b.subscription_id = ANY (@ids::bigint[]) AND b.open_since IS NOT NULL;
 
 -- name: BreakerCount :one
 --
--- How many are open, up to 10,000. Not those of deleted subscriptions, whose rows stay: what
--- was in flight may write one after the deletion.
-SELECT count(*)
-FROM (SELECT 1 FROM postlane.breakers b
+-- How many are open of active subscriptions, up to 10,000, and for how many milliseconds
+-- the longest of those has been; 0 if none is. A deleted subscription's row stays: what was
+-- in flight may write one after the deletion.
+SELECT count(*) AS n,
+       greatest(coalesce(floor(extract(epoch FROM coalesce(sqlc.narg('now')::timestamptz, now()) - min(o.open_since)) * 1000), 0), 0)::bigint AS longest_ms
+FROM (SELECT b.open_since FROM postlane.breakers b
       WHERE b.open_since IS NOT NULL
-        AND (SELECT s.deleted_at IS NULL FROM postlane.subscriptions s WHERE s.id = b.subscription_id LIMIT 1)
+        AND (SELECT s.id FROM postlane.subscriptions s
+             WHERE s.id = b.subscription_id AND s.state = 'active' AND s.deleted_at IS NULL LIMIT 1) IS NOT NULL
       LIMIT 10000) o;
+
+-- name: BreakerStillOpen :many
+--
+-- Those of subscriptions that are open and still matter.
+SELECT b.subscription_id, b.open_since::timestamptz AS open_since
+FROM postlane.breakers b
+WHERE b.subscription_id = ANY (@ids::bigint[]) AND b.open_since IS NOT NULL
+  AND (SELECT s.id FROM postlane.subscriptions s
+       WHERE s.id = b.subscription_id AND s.deleted_at IS NULL LIMIT 1) IS NOT NULL;

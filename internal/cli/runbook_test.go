@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,7 @@ func (s *shell) step(line string, names map[string]string) {
 	if args[0] != "-version" {
 		args = append(args, "-database-url", s.database)
 	}
-	if args[0] == "subscriptions" && (args[1] == "test" || args[1] == "rotate-secret") {
+	if args[0] == "subscriptions" && slices.Contains([]string{"test", "rotate-secret", "update"}, args[1]) {
 		args = append(args, "-secret-key", s.secret, "-mode", "development")
 	}
 	if code, out, errOut := s.run("", args...); code != 0 {

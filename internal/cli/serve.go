@@ -94,6 +94,7 @@ func dispatcherFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "poll", HideDefault: true, Usage: "how often to look without being woken (default: 1s)", Sources: env("poll")},
 		&cli.DurationFlag{Name: "grace", HideDefault: true, Usage: "how long open requests may take to finish at shutdown (default: 15s)", Sources: env("grace")},
 		&cli.StringFlag{Name: "listen-database-url", Usage: "where to listen for wake-ups, if -database-url leads through a transaction pooler", Sources: env("listen-database-url")},
+		&cli.BoolFlag{Name: "no-breaker", Usage: "try an endpoint that is not there with every delivery, and not with one probe at a time", Sources: env("no-breaker")},
 		&cli.BoolFlag{Name: "no-listen", Usage: "poll only", Sources: env("no-listen")},
 	}
 }
@@ -101,7 +102,7 @@ func dispatcherFlags() []cli.Flag {
 func dispatcherConfig(c *cli.Command, s settings.Settings) (delivery.Config, error) {
 	config := delivery.Config{
 		MaxInFlight: c.Int("max-in-flight"), MaxInFlightPerSubscription: c.Int("max-in-flight-per-subscription"), Ahead: c.Int("ahead"),
-		Lease: c.Duration("lease"), Poll: c.Duration("poll"), Grace: c.Duration("grace"), NoListen: c.Bool("no-listen"),
+		Lease: c.Duration("lease"), Poll: c.Duration("poll"), Grace: c.Duration("grace"), NoBreaker: c.Bool("no-breaker"), NoListen: c.Bool("no-listen"),
 	}
 	guard, err := s.Guard()
 	if err != nil {

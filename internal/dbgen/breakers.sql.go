@@ -51,20 +51,28 @@ func (q *Queries) BreakerClose(ctx context.Context, db DBTX, id int64) error {
 }
 
 const BreakerCount = `-- name: BreakerCount :one
-SELECT count(*)
-FROM (SELECT 1 FROM postlane.breakers b
+SELECT count(*) AS n,
+       greatest(coalesce(floor(extract(epoch FROM coalesce($1::timestamptz, now()) - min(o.open_since)) * 1000), 0), 0)::bigint AS longest_ms
+FROM (SELECT b.open_since FROM postlane.breakers b
       WHERE b.open_since IS NOT NULL
-        AND (SELECT s.deleted_at IS NULL FROM postlane.subscriptions s WHERE s.id = b.subscription_id LIMIT 1)
+        AND (SELECT s.id FROM postlane.subscriptions s
+             WHERE s.id = b.subscription_id AND s.state = 'active' AND s.deleted_at IS NULL LIMIT 1) IS NOT NULL
       LIMIT 10000) o
 `
 
-// How many are open, up to 10,000. Not those of deleted subscriptions, whose rows stay: what
-// was in flight may write one after the deletion.
-func (q *Queries) BreakerCount(ctx context.Context, db DBTX) (int64, error) {
-	row := db.QueryRow(ctx, BreakerCount)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+type BreakerCountRow struct {
+	N         int64
+	LongestMs int64
+}
+
+// How many are open of active subscriptions, up to 10,000, and for how many milliseconds
+// the longest of those has been; 0 if none is. A deleted subscription's row stays: what was
+// in flight may write one after the deletion.
+func (q *Queries) BreakerCount(ctx context.Context, db DBTX, now *time.Time) (*BreakerCountRow, error) {
+	row := db.QueryRow(ctx, BreakerCount, now)
+	var i BreakerCountRow
+	err := row.Scan(&i.N, &i.LongestMs)
+	return &i, err
 }
 
 const BreakerList = `-- name: BreakerList :many
@@ -96,6 +104,40 @@ func (q *Queries) BreakerList(ctx context.Context, db DBTX, ids []int64) ([]*Bre
 			&i.OpenSince,
 			&i.ProbeAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const BreakerStillOpen = `-- name: BreakerStillOpen :many
+SELECT b.subscription_id, b.open_since::timestamptz AS open_since
+FROM postlane.breakers b
+WHERE b.subscription_id = ANY ($1::bigint[]) AND b.open_since IS NOT NULL
+  AND (SELECT s.id FROM postlane.subscriptions s
+       WHERE s.id = b.subscription_id AND s.deleted_at IS NULL LIMIT 1) IS NOT NULL
+`
+
+type BreakerStillOpenRow struct {
+	SubscriptionID int64
+	OpenSince      time.Time
+}
+
+// Those of subscriptions that are open and still matter.
+func (q *Queries) BreakerStillOpen(ctx context.Context, db DBTX, ids []int64) ([]*BreakerStillOpenRow, error) {
+	rows, err := db.Query(ctx, BreakerStillOpen, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*BreakerStillOpenRow
+	for rows.Next() {
+		var i BreakerStillOpenRow
+		if err := rows.Scan(&i.SubscriptionID, &i.OpenSince); err != nil {
 			return nil, err
 		}
 		items = append(items, &i)

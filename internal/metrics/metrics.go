@@ -40,7 +40,9 @@ type Database struct {
 	orphans       prometheus.Counter
 	disabled      prometheus.Counter
 	opened        prometheus.Counter
+	closed        prometheus.Counter
 	open          prometheus.Gauge
+	openLongest   prometheus.Gauge
 	oldestDue     prometheus.Gauge
 	oldestDueTold prometheus.Gauge
 	pruned        *prometheus.CounterVec
@@ -102,7 +104,9 @@ func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 		orphans:       counter("postlane_orphaned_streams_total", "Streams that nothing would have woken. Anything but 0 is a bug."),
 		disabled:      counter("postlane_subscriptions_disabled_total", "Subscriptions that were disabled for their failures."),
 		opened:        counter("postlane_breakers_opened_total", "Subscriptions whose breaker this process opened, since their endpoint was not there."),
-		open:          gauge("postlane_breakers_open", "Subscriptions to which only probes are sent. Counted up to 10,000."),
+		closed:        counter("postlane_breakers_closed_total", "Breakers that this process opened and that have closed."),
+		open:          gauge("postlane_breakers_open", "Active subscriptions to which only probes are sent. Counted up to 10,000."),
+		openLongest:   gauge("postlane_breakers_open_longest_seconds", "For how long the breaker that has been open longest has been, of those; 0 if none is."),
 		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited; 0 if none waits."),
 		oldestDueTold: gauge("postlane_oldest_due_timestamp_seconds", "When postlane_oldest_due_seconds was last measured. It stands still while the database does not answer."),
 		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -116,7 +120,7 @@ func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 		d.pruned.WithLabelValues(kind)
 	}
 	for _, c := range []prometheus.Collector{
-		d.settled, d.attempt, d.claim, d.claimed, d.leasesLost, d.reclaimed, d.orphans, d.disabled, d.opened, d.open, d.oldestDue, d.oldestDueTold,
+		d.settled, d.attempt, d.claim, d.claimed, d.leasesLost, d.reclaimed, d.orphans, d.disabled, d.opened, d.closed, d.open, d.openLongest, d.oldestDue, d.oldestDueTold,
 		d.pruned, poolCollector{pool},
 	} {
 		if err := d.registry.Register(c); err != nil {
@@ -145,12 +149,16 @@ func (d *Database) Observer() delivery.Observer {
 			}
 			d.settled.WithLabelValues(string(o.State), outcome).Inc()
 		},
-		LeasesLost:   func(n int) { d.leasesLost.Add(float64(n)) },
-		Reclaimed:    func(n int) { d.reclaimed.Add(float64(n)) },
-		Orphans:      func(n int) { d.orphans.Add(float64(n)) },
-		Disabled:     func(delivery.SubscriptionID, string) { d.disabled.Inc() },
-		Opened:       func(delivery.SubscriptionID) { d.opened.Inc() },
-		OpenBreakers: func(n int) { d.open.Set(float64(n)) },
+		LeasesLost: func(n int) { d.leasesLost.Add(float64(n)) },
+		Reclaimed:  func(n int) { d.reclaimed.Add(float64(n)) },
+		Orphans:    func(n int) { d.orphans.Add(float64(n)) },
+		Disabled:   func(delivery.SubscriptionID, string) { d.disabled.Inc() },
+		Opened:     func(delivery.SubscriptionID) { d.opened.Inc() },
+		Closed:     func(delivery.SubscriptionID, time.Duration) { d.closed.Inc() },
+		OpenBreakers: func(n int, longest time.Duration) {
+			d.open.Set(float64(n))
+			d.openLongest.Set(longest.Seconds())
+		},
 		OldestDue: func(age time.Duration) {
 			d.oldestDue.Set(max(age, 0).Seconds())
 			d.oldestDueTold.SetToCurrentTime()
