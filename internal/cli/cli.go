@@ -72,7 +72,7 @@ func (a *app) root() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			a.devCommand(), a.serveCommand(), a.migrateCommand(), a.receiveCommand(),
-			a.subscriptionsCommand(), a.eventsCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),
+			a.subscriptionsCommand(), a.eventsCommand(), a.eventTypesCommand(), a.deliveriesCommand(), a.streamsCommand(), a.outboxCommand(),
 			a.keysCommand(), a.secretsCommand(), a.auditCommand(), a.pruneCommand(), a.benchCommand(),
 		},
 	}

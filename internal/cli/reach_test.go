@@ -19,6 +19,7 @@ var commands = map[string]string{
 	"replay-events": "subscriptions replay",
 	"list-streams":  "streams list", "send-events": "events send", "get-event": "events show", "get-event-payload": "events payload",
 	"create-key": "keys create", "list-keys": "keys list", "revoke-key": "keys revoke", "list-audit": "audit list",
+	"list-event-types": "event-types list", "get-event-type": "event-types show", "put-event-type": "event-types put", "delete-event-type": "event-types delete",
 	"get-metrics": "", // of the process that is asked
 }
 
