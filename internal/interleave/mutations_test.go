@@ -34,6 +34,15 @@ var mutations = map[string]struct {
 	"reclaiming does not lock the lease": {
 		"settling and reclaiming", interleave.Mutation{Statement: "LeaseReclaim", Old: "FOR UPDATE OF l SKIP LOCKED"},
 	},
+	"reclaiming does not lock the lease that is being renewed": {
+		"renewing and reclaiming", interleave.Mutation{Statement: "LeaseReclaim", Old: "FOR UPDATE OF l SKIP LOCKED"},
+	},
+	"a claim does not lock the pace": {
+		"two claims of a limited subscription", interleave.Mutation{Statement: "DeliveryClaim", Old: "FOR NO KEY UPDATE OF p SKIP LOCKED"},
+	},
+	"a claim does not lock the breaker": {
+		"two claims of a probe", interleave.Mutation{Statement: "DeliveryClaim", Old: "FOR NO KEY UPDATE OF b SKIP LOCKED"},
+	},
 	"an operator does not look again what is in flight": {
 		"discarding the first and claiming", interleave.Mutation{Statement: "DeliveryInFlight", Old: "SELECT count(*) > 0", New: "SELECT count(*) > 1"},
 	},

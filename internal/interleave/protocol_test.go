@@ -90,6 +90,36 @@ var scenarios = map[string]*scenario{
 		actors: []func(*actor) error{(*actor).reclaim, (*actor).reclaim},
 		lost:   true,
 	},
+	"renewing and reclaiming": {
+		setup:  func(w *world) { w.enqueue("a", "a"); w.claim() },
+		actors: []func(*actor) error{(*actor).renew, (*actor).reclaim},
+		gates:  parkGates,
+		lost:   true,
+	},
+	"renewing, reclaiming and settling": {
+		setup: func(w *world) { w.enqueue("a", "a"); w.claim() },
+		actors: []func(*actor) error{
+			(*actor).renew,
+			(*actor).reclaim,
+			func(x *actor) error { return x.say(x.claims, delivery.Result{Verdict: delivery.Succeeded}) },
+		},
+		lost: true,
+	},
+	"two claims of a limited subscription": {
+		setup:  func(w *world) { w.enqueue("a", "b"); w.limit() },
+		actors: []func(*actor) error{(*actor).deliver, (*actor).deliver},
+		gates:  claimGates,
+		most:   1,
+	},
+	"two claims of a probe": {
+		setup: func(w *world) { w.enqueue("a", "b"); w.fail() },
+		actors: []func(*actor) error{
+			func(x *actor) error { _, err := x.take(0); return err },
+			func(x *actor) error { _, err := x.take(0); return err },
+		},
+		gates: claimGates,
+		most:  1,
+	},
 	"a retry, ripening and claiming": {
 		setup: func(w *world) { w.enqueue("a", "a"); w.claim() },
 		actors: []func(*actor) error{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -41,6 +42,8 @@ type world struct {
 	claims []delivery.Claim // what setup claimed
 	sent   []delivery.Claim // in the order of the requests
 	fence  int64            // the highest that was seen
+	// whose leases were renewed, and whose were taken back
+	renewed, reclaimed map[int64]bool
 }
 
 // scenario is what actors do from a beginning.
@@ -52,6 +55,8 @@ type scenario struct {
 	late bool
 	// lost: leases may be lost, and what was sent is sent again.
 	lost bool
+	// most is how many requests may be sent; 0: any number.
+	most int
 }
 
 // gates of the statements that claim, park, and settle.
@@ -124,9 +129,11 @@ func (w *world) exec(sql string, args ...any) {
 
 func (w *world) reset() {
 	w.exec(`DELETE FROM postlane.deliveries; DELETE FROM postlane.leases; DELETE FROM postlane.settled; DELETE FROM postlane.attempts;
-		DELETE FROM postlane.events; UPDATE postlane.subscriptions SET state = 'active', failure_count = 0, on_dead = 'continue', max_attempts = 8`)
+		DELETE FROM postlane.events; UPDATE postlane.subscriptions SET state = 'active', failure_count = 0, on_dead = 'continue', max_attempts = 8, rate_limit = NULL, rate_per_s = NULL, failing = false;
+		DELETE FROM postlane.paces; DELETE FROM postlane.breakers`)
 	w.store = w.storeOn(w.pool, func() time.Time { return noon })
 	w.seqs, w.claims, w.sent, w.fence = nil, nil, nil, 0
+	w.renewed, w.reclaimed = map[int64]bool{}, map[int64]bool{}
 }
 
 // enqueue has setup enqueue one event an asset, each in a transaction of its own.
@@ -241,6 +248,9 @@ func (x *actor) send(c delivery.Claim) error {
 		}
 	}
 	x.sent = append(x.sent, c)
+	if most := x.scenario.most; most > 0 && len(x.sent) > most {
+		return fmt.Errorf("%d requests are sent where %d may be", len(x.sent), most)
+	}
 	return nil
 }
 
@@ -318,8 +328,56 @@ func (x *actor) ripen(later time.Duration) error {
 
 func (x *actor) reclaim() error {
 	x.later = 2 * lease
-	_, err := x.own().Reclaim(x.ctx, 10)
-	return err
+	reclaimed, err := x.own().Reclaim(x.ctx, 10)
+	for _, r := range reclaimed {
+		x.reclaimed[r.Seq] = true
+	}
+	if err != nil {
+		return err
+	}
+	return x.renewedIsKept()
+}
+
+// renew renews the leases of what setup claimed, when they have run out.
+func (x *actor) renew() error {
+	x.later = 2 * lease
+	claims := make([]*delivery.Claim, len(x.claims))
+	held := map[int64]bool{}
+	for i := range x.claims {
+		claims[i] = &x.claims[i]
+		held[claims[i].Seq] = true
+	}
+	lost, err := x.own().Renew(x.ctx, claims, lease)
+	if err != nil {
+		return err
+	}
+	for _, c := range lost {
+		delete(held, c.Seq)
+	}
+	maps.Copy(x.renewed, held)
+	return x.renewedIsKept()
+}
+
+// renewedIsKept: who was told that a lease is renewed has it.
+func (x *actor) renewedIsKept() error {
+	for seq := range x.renewed {
+		if x.reclaimed[seq] {
+			return fmt.Errorf("the lease of %d was renewed, and was taken back", seq)
+		}
+	}
+	return nil
+}
+
+// limit has setup allow one request now, and the next in a minute.
+func (w *world) limit() {
+	w.exec("UPDATE postlane.subscriptions SET rate_limit = 1, rate_per_s = 60")
+	w.exec("INSERT INTO postlane.paces (subscription_id, interval_us, next_at) VALUES ($1, 60000000, $2)", w.sub, noon)
+}
+
+// fail has setup open the breaker, of which a probe is due.
+func (w *world) fail() {
+	w.exec("UPDATE postlane.subscriptions SET failing = true")
+	w.exec("INSERT INTO postlane.breakers (subscription_id, failures, open_since, probe_at, pause_ms) VALUES ($1, 10, $2, $2, 5000)", w.sub, noon)
 }
 
 // operate tolerates what an operator may be told.
@@ -382,6 +440,8 @@ func (w *world) check(ended bool) error {
 	if !ended {
 		return nil
 	}
+	// What a limit or a breaker makes wait is to be reached now.
+	w.exec("UPDATE postlane.subscriptions SET rate_limit = NULL, rate_per_s = NULL, failing = false; DELETE FROM postlane.paces; DELETE FROM postlane.breakers")
 	late := w.storeOn(w.pool, func() time.Time { return noon.Add(24 * time.Hour) })
 	if _, err := late.Reclaim(w.ctx, 10); err != nil {
 		return err
