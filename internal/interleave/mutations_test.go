@@ -43,6 +43,9 @@ var mutations = map[string]struct {
 	"a claim does not lock the breaker": {
 		"two claims of a probe", interleave.Mutation{Statement: "DeliveryClaim", Old: "FOR NO KEY UPDATE OF b SKIP LOCKED"},
 	},
+	"counting a failure does not lock the subscription": {
+		"a success that closes a breaker, and a failure", interleave.Mutation{Statement: "SubscriptionLockSettling", Old: "FOR NO KEY UPDATE OF s"},
+	},
 	"an operator does not look again what is in flight": {
 		"discarding the first and claiming", interleave.Mutation{Statement: "DeliveryInFlight", Old: "SELECT count(*) > 0", New: "SELECT count(*) > 1"},
 	},

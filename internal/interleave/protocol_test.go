@@ -120,6 +120,15 @@ var scenarios = map[string]*scenario{
 		gates: claimGates,
 		most:  1,
 	},
+	"a success that closes a breaker, and a failure": {
+		setup: func(w *world) { w.enqueue("a", "b"); w.claim(); w.fail() },
+		actors: []func(*actor) error{
+			func(x *actor) error { return x.say(x.claims[:1], delivery.Result{Verdict: delivery.Succeeded}) },
+			func(x *actor) error {
+				return x.say(x.claims[1:], delivery.Result{Verdict: delivery.Failed, Delay: time.Hour, Unavailable: true})
+			},
+		},
+	},
 	"a retry, ripening and claiming": {
 		setup: func(w *world) { w.enqueue("a", "a"); w.claim() },
 		actors: []func(*actor) error{

@@ -412,6 +412,9 @@ SELECT string_agg(f.text, '; ') FROM (
 	SELECT 'the lease of ' || l.seq || ' is of no delivery' FROM postlane.leases l
 	WHERE NOT EXISTS (SELECT FROM postlane.deliveries d WHERE d.subscription_id = l.subscription_id AND d.seq = l.seq)
 	UNION ALL
+	SELECT 'a subscription does not know whether it has a breaker' FROM postlane.subscriptions s
+	WHERE s.failing <> EXISTS (SELECT FROM postlane.breakers b WHERE b.subscription_id = s.id)
+	UNION ALL
 	SELECT d.seq || ' is settled and waits' FROM postlane.deliveries d
 	WHERE EXISTS (SELECT FROM postlane.settled s WHERE s.subscription_id = d.subscription_id AND s.seq = d.seq)
 	UNION ALL
