@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -45,6 +46,10 @@ type ClaimRequest struct {
 	// that one claim may take several of a subscription with a rate limit; see
 	// Claim.Wait. Default: 0.
 	Wait time.Duration
+	// Look is how long to go on looking through subscriptions: a claim that has not found
+	// Max by then returns what it has, and Park moves what stood in its way.
+	// Default: to the end.
+	Look time.Duration
 	// After is where to begin: subscriptions take turns, and this is the one
 	// that had the last.
 	After SubscriptionID
@@ -104,13 +109,17 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	if r.Claimant == "" || r.Max < 1 || r.MaxInFlight < 1 || r.Lease < time.Millisecond {
 		return nil, errors.New("delivery: a claim needs a claimant, a maximum, a limit in flight and a lease")
 	}
+	look := int64(math.MaxInt32) // weeks
+	if r.Look > 0 {
+		look = r.Look.Milliseconds()
+	}
 	var claims []Claim
 	began := s.time()
 	known, whole := s.floors.begin(began)
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
 		s.floors.look(b, began, whole)
 		b.Queue(dbgen.ClaimBegin)
-		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, s.now(), r.Lease.Milliseconds(), r.Wait.Milliseconds(), r.Claimant,
+		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, look, s.now(), r.Lease.Milliseconds(), r.Wait.Milliseconds(), r.Claimant,
 			known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max), int32(r.Ahead)).
 			Query(func(rows pgx.Rows) error {
 				var asset *string
@@ -163,20 +172,22 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 // the claim's: where a subscription has no slot free by it, nothing stands in a claim's
 // way, and nothing is moved.
 func (s *Store) Park(ctx context.Context, maxInFlight int) (parked int64, err error) {
-	return s.park(ctx, maxInFlight, parkWindow)
+	parked, _, err = s.park(ctx, 0, maxInFlight, parkWindow)
+	return parked, err
 }
 
-// park looks at window ready deliveries of each subscription.
-func (s *Store) park(ctx context.Context, maxInFlight, window int) (parked int64, err error) {
+// park looks at window ready deliveries of each subscription after one, and returns the
+// last of which it moved any.
+func (s *Store) park(ctx context.Context, after SubscriptionID, maxInFlight, window int) (parked int64, last SubscriptionID, err error) {
 	known := s.floors.known()
 	err = s.pipeline(ctx, func(b *pgx.Batch) {
-		b.Queue(dbgen.DeliveryPark, known.Ids, known.Ready, known.Fences, int32(maxInFlight), s.now(), int32(window), int32(parkMax)).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&parked) })
+		b.Queue(dbgen.DeliveryPark, int64(after), known.Ids, known.Ready, known.Fences, int32(maxInFlight), s.now(), int32(window), int32(parkMax)).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&parked, &last) })
 	})
 	if err != nil {
-		return 0, fmt.Errorf("delivery: park: %w", err)
+		return 0, 0, fmt.Errorf("delivery: park: %w", err)
 	}
-	return parked, nil
+	return parked, last, nil
 }
 
 // Ripen makes up to max deliveries ready whose time has come, and returns how many,

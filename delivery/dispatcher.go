@@ -47,8 +47,10 @@ type Dispatcher struct {
 	nudge chan struct{}
 	// cursor is the subscription that had the last turn.
 	cursor SubscriptionID
-	// ripened and parked are when Ripen and Park last ran.
+	// ripened and parked are when Ripen and Park last ran, and parkAfter is where Park
+	// goes on.
 	ripened, parked time.Time
+	parkAfter       SubscriptionID
 	// alone counts the claims in a row of which no delivery had another behind it.
 	alone int
 
@@ -280,9 +282,12 @@ func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
 	defer cancel()
 	return d.store.Claim(ctx, ClaimRequest{
 		Claimant: d.config.Claimant, Max: want, Ahead: max(d.config.Ahead, 0), MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
-		Wait: d.startWithin() / 2,
+		Look: min(lookFor, d.config.Lease/4), Wait: d.startWithin() / 2,
 	})
 }
+
+// lookFor is how long a claim looks for what it may take.
+const lookFor = 2 * time.Second
 
 const (
 	// ripenEvery is how often at least what is due is made ready, while claims find
@@ -312,11 +317,14 @@ func (d *Dispatcher) tidy(ctx context.Context, full bool, took time.Duration) (c
 			window = d.config.MaxInFlightPerSubscription + claimOverscan
 		}
 		for began := time.Now(); ; {
-			parked, err := d.store.park(ctx, d.config.MaxInFlightPerSubscription, window)
+			parked, last, err := d.store.park(ctx, d.parkAfter, d.config.MaxInFlightPerSubscription, window)
 			if err != nil {
 				return 0, -1, err
 			}
 			changed += parked
+			if d.parkAfter = 0; parked == parkMax {
+				d.parkAfter = last - 1 // there may be more of that one
+			}
 			if full || parked < parkMax || time.Since(began) >= took {
 				break
 			}

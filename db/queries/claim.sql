@@ -25,7 +25,9 @@
 --             after after and going round once. Two ordered indexes leap over
 --             each other (ready rows, active subscriptions), so neither ten
 --             thousand idle subscriptions nor ten thousand paused ones with a
---             backlog are stepped through one by one.
+--             backlog are stepped through one by one. It ends when look_ms are over:
+--             after a long outage there are a million rows behind others, which
+--             DeliveryPark moves away and no claim should look through to its end.
 --   known     are three parallel arrays in the order of their ids, what ClaimFloors
 --             answered a while ago. Reading begins there.
 --   picked    takes from each, in the order they became ready, what is first in
@@ -74,7 +76,8 @@ WITH RECURSIVE walk (round, id, hit) AS (
                coalesce(active.id = ready.id, false) AS hit
         OFFSET 0
     ) step
-    WHERE w.round = 0 OR (w.round = 1 AND w.id < @after::bigint)
+    WHERE (w.round = 0 OR (w.round = 1 AND w.id < @after::bigint))
+      AND clock_timestamp() < transaction_timestamp() + (@look_ms::bigint) * interval '1 millisecond'
 ),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
@@ -266,7 +269,8 @@ WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.o
 -- name: DeliveryPark :one
 --
 -- Moves ready deliveries that stand behind an earlier one of their stream out of
--- the ready index, up to max, and says how many. Each is moved at most once
+-- the ready index, up to max, of the subscriptions after after; says how many, and the
+-- last subscription of which it moved any. Each is moved at most once
 -- before its turn comes, so a deep stream costs every claim together O(1) a row.
 --
 -- Comes after a claim that was short. Of the active subscriptions with a free slot
@@ -283,7 +287,7 @@ WHERE l.locktype = 'advisory' AND l.classid = 1886351212 AND l.objid = 1 AND l.o
 -- marked. If it can, settling waits for this statement, and the wake-up that
 -- follows, a statement with a newer snapshot, sees the mark.
 WITH RECURSIVE walk (id, hit) AS (
-    SELECT 0::bigint, false
+    SELECT @after::bigint, false
     UNION ALL
     SELECT step.id, step.hit
     FROM walk w
@@ -369,9 +373,9 @@ parked AS (
     WHERE f.subscription_id = b.subscription_id AND f.seq = b.first_seq
       AND d.subscription_id = b.subscription_id AND d.seq = b.seq
       AND d.ready IS NOT NULL
-    RETURNING 1
+    RETURNING d.subscription_id
 )
-SELECT count(*) FROM parked;
+SELECT count(*) AS parked, coalesce(max(p.subscription_id), 0)::bigint AS last FROM parked p;
 
 -- name: DeliveryWaiting :one
 --

@@ -216,29 +216,30 @@ WITH RECURSIVE walk (round, id, hit) AS (
                coalesce(active.id = ready.id, false) AS hit
         OFFSET 0
     ) step
-    WHERE w.round = 0 OR (w.round = 1 AND w.id < $1::bigint)
+    WHERE (w.round = 0 OR (w.round = 1 AND w.id < $1::bigint))
+      AND clock_timestamp() < transaction_timestamp() + ($3::bigint) * interval '1 millisecond'
 ),
 claim AS MATERIALIZED (
     SELECT nextval('postlane.fence_seq') AS fence,
-           coalesce($3::timestamptz, now()) AS began,
-           $4::bigint AS lease_ms,
-           $5::bigint AS wait_ms,
-           $6::text AS claimant
+           coalesce($4::timestamptz, now()) AS began,
+           $5::bigint AS lease_ms,
+           $6::bigint AS wait_ms,
+           $7::text AS claimant
 ),
 picked AS MATERIALIZED (
     SELECT c.subscription_id, c.seq, c.tenant, c.event_id, c.asset, c.attempts, free.paced, free.failing
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT coalesce(($7::bigint[])[at.n], 0) AS ready, coalesce(($8::bigint[])[at.n], 0) AS fence
+        SELECT coalesce(($8::bigint[])[at.n], 0) AS ready, coalesce(($9::bigint[])[at.n], 0) AS fence
         FROM (SELECT CASE WHEN ($2::bigint[])[width_bucket(w.id, $2::bigint[])] = w.id
                           THEN width_bucket(w.id, $2::bigint[]) END AS n) at
         OFFSET 0
     ) floor
     CROSS JOIN LATERAL (
-        SELECT least(coalesce(s.max_in_flight, $9::integer), $9::integer)
+        SELECT least(coalesce(s.max_in_flight, $10::integer), $10::integer)
                - (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
                                         WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
-                                        ORDER BY l.fence + 0 LIMIT $9::integer) held) AS slots,
+                                        ORDER BY l.fence + 0 LIMIT $10::integer) held) AS slots,
                s.rate_limit IS NOT NULL AS paced, s.failing
         FROM postlane.subscriptions s
         WHERE s.id = w.id
@@ -275,7 +276,7 @@ picked AS MATERIALIZED (
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
                WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= may.ready
-               ORDER BY n.ready OFFSET $10::integer LIMIT 1), 9223372036854775807)
+               ORDER BY n.ready OFFSET $11::integer LIMIT 1), 9223372036854775807)
           AND (SELECT l.seq FROM postlane.leases l
                WHERE l.subscription_id = d.subscription_id
                  AND coalesce(l.asset, '') = coalesce(d.asset, '')
@@ -291,11 +292,11 @@ picked AS MATERIALIZED (
         FOR UPDATE OF d SKIP LOCKED
     ) c
     WHERE w.hit AND (w.round = 0 OR w.id <= $1::bigint)
-    LIMIT $11::integer
+    LIMIT $12::integer
 ),
 taken AS (
     INSERT INTO postlane.leases (subscription_id, seq, fence, attempt, ahead, claimed_at, lease_until, tenant, event_id, asset, claimant)
-    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced AND NOT p.failing THEN $12::integer ELSE 0 END,
+    SELECT p.subscription_id, p.seq, c.fence, p.attempts + 1, CASE WHEN p.attempts = 0 AND NOT p.paced AND NOT p.failing THEN $13::integer ELSE 0 END,
            c.began, c.began + c.lease_ms * interval '1 millisecond', p.tenant, p.event_id, p.asset, c.claimant
     FROM picked p CROSS JOIN claim c
     ORDER BY p.subscription_id, coalesce(p.asset, '')
@@ -347,6 +348,7 @@ CROSS JOIN LATERAL (
 type DeliveryClaimParams struct {
 	After       int64
 	KnownIds    []int64
+	LookMs      int64
 	Now         *time.Time
 	LeaseMs     int64
 	WaitMs      int64
@@ -405,7 +407,9 @@ type DeliveryClaimRow struct {
 //	          after after and going round once. Two ordered indexes leap over
 //	          each other (ready rows, active subscriptions), so neither ten
 //	          thousand idle subscriptions nor ten thousand paused ones with a
-//	          backlog are stepped through one by one.
+//	          backlog are stepped through one by one. It ends when look_ms are over:
+//	          after a long outage there are a million rows behind others, which
+//	          DeliveryPark moves away and no claim should look through to its end.
 //	known     are three parallel arrays in the order of their ids, what ClaimFloors
 //	          answered a while ago. Reading begins there.
 //	picked    takes from each, in the order they became ready, what is first in
@@ -428,6 +432,7 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 	rows, err := db.Query(ctx, DeliveryClaim,
 		arg.After,
 		arg.KnownIds,
+		arg.LookMs,
 		arg.Now,
 		arg.LeaseMs,
 		arg.WaitMs,
@@ -477,12 +482,12 @@ func (q *Queries) DeliveryClaim(ctx context.Context, db DBTX, arg *DeliveryClaim
 
 const DeliveryPark = `-- name: DeliveryPark :one
 WITH RECURSIVE walk (id, hit) AS (
-    SELECT 0::bigint, false
+    SELECT $1::bigint, false
     UNION ALL
     SELECT step.id, step.hit
     FROM walk w
     CROSS JOIN LATERAL (
-        SELECT ($1::bigint[])[width_bucket(w.id, $1::bigint[]) + 1] AS id
+        SELECT ($2::bigint[])[width_bucket(w.id, $2::bigint[]) + 1] AS id
         OFFSET 0
     ) known
     CROSS JOIN LATERAL (
@@ -510,20 +515,20 @@ short AS MATERIALIZED (
     FROM walk w
     JOIN postlane.subscriptions s ON s.id = w.id
     CROSS JOIN LATERAL (
-        SELECT coalesce(($2::bigint[])[at.n], 0) AS ready, coalesce(($3::bigint[])[at.n], 0) AS fence
-        FROM (SELECT CASE WHEN ($1::bigint[])[width_bucket(w.id, $1::bigint[])] = w.id
-                          THEN width_bucket(w.id, $1::bigint[]) END AS n) at
+        SELECT coalesce(($3::bigint[])[at.n], 0) AS ready, coalesce(($4::bigint[])[at.n], 0) AS fence
+        FROM (SELECT CASE WHEN ($2::bigint[])[width_bucket(w.id, $2::bigint[])] = w.id
+                          THEN width_bucket(w.id, $2::bigint[]) END AS n) at
         OFFSET 0
     ) floor
     WHERE w.hit
       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.leases l
                                  WHERE l.subscription_id + 0 = w.id AND l.fence + 0 >= floor.fence
-                                 ORDER BY l.fence + 0 LIMIT $4::integer) held)
-          < least(coalesce(s.max_in_flight, $4::integer), $4::integer)
+                                 ORDER BY l.fence + 0 LIMIT $5::integer) held)
+          < least(coalesce(s.max_in_flight, $5::integer), $5::integer)
       AND (s.rate_limit IS NULL
-           OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = w.id LIMIT 1) <= coalesce($5::timestamptz, now()))
+           OR (SELECT p.next_at FROM postlane.paces p WHERE p.subscription_id = w.id LIMIT 1) <= coalesce($6::timestamptz, now()))
       AND (NOT s.failing
-           OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) <= coalesce($5::timestamptz, now()), true))
+           OR coalesce((SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) <= coalesce($6::timestamptz, now()), true))
 ),
 blocked AS MATERIALIZED (
     SELECT b.subscription_id, b.seq, b.first_seq
@@ -544,12 +549,12 @@ blocked AS MATERIALIZED (
           AND d.ready <= coalesce(
               (SELECT n.ready FROM postlane.deliveries n
                WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= w.ready
-               ORDER BY n.ready OFFSET $6::integer LIMIT 1), 9223372036854775807)
+               ORDER BY n.ready OFFSET $7::integer LIMIT 1), 9223372036854775807)
           AND first.seq < d.seq
         ORDER BY d.ready
         FOR UPDATE OF d SKIP LOCKED
     ) b
-    LIMIT $7::integer
+    LIMIT $8::integer
 ),
 standing AS MATERIALIZED (
     SELECT f.subscription_id, f.seq
@@ -563,12 +568,13 @@ parked AS (
     WHERE f.subscription_id = b.subscription_id AND f.seq = b.first_seq
       AND d.subscription_id = b.subscription_id AND d.seq = b.seq
       AND d.ready IS NOT NULL
-    RETURNING 1
+    RETURNING d.subscription_id
 )
-SELECT count(*) FROM parked
+SELECT count(*) AS parked, coalesce(max(p.subscription_id), 0)::bigint AS last FROM parked p
 `
 
 type DeliveryParkParams struct {
+	After       int64
 	KnownIds    []int64
 	KnownReady  []int64
 	KnownFences []int64
@@ -578,8 +584,14 @@ type DeliveryParkParams struct {
 	Max         int32
 }
 
+type DeliveryParkRow struct {
+	Parked int64
+	Last   int64
+}
+
 // Moves ready deliveries that stand behind an earlier one of their stream out of
-// the ready index, up to max, and says how many. Each is moved at most once
+// the ready index, up to max, of the subscriptions after after; says how many, and the
+// last subscription of which it moved any. Each is moved at most once
 // before its turn comes, so a deep stream costs every claim together O(1) a row.
 //
 // Comes after a claim that was short. Of the active subscriptions with a free slot
@@ -595,8 +607,9 @@ type DeliveryParkParams struct {
 // again. So the earlier row is locked first. If it can't be, or is gone, nothing is
 // marked. If it can, settling waits for this statement, and the wake-up that
 // follows, a statement with a newer snapshot, sees the mark.
-func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkParams) (int64, error) {
+func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkParams) (*DeliveryParkRow, error) {
 	row := db.QueryRow(ctx, DeliveryPark,
+		arg.After,
 		arg.KnownIds,
 		arg.KnownReady,
 		arg.KnownFences,
@@ -605,9 +618,9 @@ func (q *Queries) DeliveryPark(ctx context.Context, db DBTX, arg *DeliveryParkPa
 		arg.WindowSize,
 		arg.Max,
 	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var i DeliveryParkRow
+	err := row.Scan(&i.Parked, &i.Last)
+	return &i, err
 }
 
 const DeliveryWaiting = `-- name: DeliveryWaiting :one
