@@ -11,10 +11,10 @@ import (
 
 // aheadBudget is how many deliveries are read at once to be sent behind claimed ones: it
 // bounds memory, and what is read in vain when a run ends early.
-const aheadBudget = 2000
+const aheadBudget = 4000
 
 // Ahead returns what follows each of the claims in its stream, in order: up to
-// ClaimRequest.Ahead deliveries, fewer of many claims (2,000 in all), none behind a second
+// ClaimRequest.Ahead deliveries, fewer of many claims (4,000 in all), none behind a second
 // attempt, under a rate limit, of an endpoint that fails, or behind a delivery that could not be sent in its turn, and none of a subscription that
 // has changed since the claim: what is enqueued after a change is sent as it says. The lease is the stream's, so
 // once an attempt has succeeded the claimant may go on with the next, one after another,

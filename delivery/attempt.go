@@ -88,14 +88,15 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 }
 
 // runFor is how long after its claim a run of deliveries goes on. It saves the claims of
-// a fast endpoint, and lets a slow one's streams take turns.
-const runFor = 500 * time.Millisecond
+// a fast endpoint, and lets a slow one's streams take turns. Shorter, it ends the runs of an
+// endpoint that takes 50 ms with most of what was read for them unsent.
+const runFor = 2 * time.Second
 
 // goesOn reports whether a run may go on, and waits until the database has recorded
 // enough of what was sent before. Not when the dispatcher stops or verdicts cannot be
 // recorded: what is not recorded is sent again after a crash.
 func (d *Dispatcher) goesOn(f *flight) bool {
-	if time.Since(f.claimed) >= runFor || d.flights.stopping() || d.behind.Load() || f.refused.any() {
+	if time.Since(f.claimed) >= d.runFor() || d.flights.stopping() || d.behind.Load() || f.refused.any() {
 		return false
 	}
 	select {
@@ -105,6 +106,9 @@ func (d *Dispatcher) goesOn(f *flight) bool {
 		return false
 	}
 }
+
+// runFor leaves time to start a request within startWithin.
+func (d *Dispatcher) runFor() time.Duration { return min(runFor, d.startWithin()/2) }
 
 // attempt makes one attempt.
 func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {

@@ -29,10 +29,13 @@ func (f *flight) key() claimKey {
 	return claimKey{int64(f.claim.Subscription), f.claim.Seq, f.claim.Fence}
 }
 
-// awaitAhead returns what may be sent behind the claim, none if it is not read before the
-// run would end: a database that is slow to say must not keep the stream.
+// aheadWithin is how long after its claim a flight waits for what follows.
+const aheadWithin = 500 * time.Millisecond
+
+// awaitAhead returns what may be sent behind the claim, none if it is not read soon: a
+// database that is slow to say must not keep the stream.
 func (f *flight) awaitAhead() []Claim {
-	late := time.NewTimer(runFor - time.Since(f.claimed))
+	late := time.NewTimer(aheadWithin - time.Since(f.claimed))
 	defer late.Stop()
 	select {
 	case ahead := <-f.ahead:
