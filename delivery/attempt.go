@@ -87,11 +87,6 @@ func (d *Dispatcher) deliver(f *flight, t *target) {
 	}
 }
 
-// runFor is how long after its claim a run of deliveries goes on. It saves the claims of
-// a fast endpoint, and lets a slow one's streams take turns. Shorter, it ends the runs of an
-// endpoint that takes 50 ms with most of what was read for them unsent.
-const runFor = 2 * time.Second
-
 // goesOn reports whether a run may go on, and waits until the database has recorded
 // enough of what was sent before. Not when the dispatcher stops or verdicts cannot be
 // recorded: what is not recorded is sent again after a crash.
@@ -107,8 +102,11 @@ func (d *Dispatcher) goesOn(f *flight) bool {
 	}
 }
 
-// runFor leaves time to start a request within startWithin.
-func (d *Dispatcher) runFor() time.Duration { return min(runFor, d.startWithin()/2) }
+// runFor is how long after its claim a run of deliveries goes on: half of the time in
+// which requests may start. It saves the claims of a fast endpoint, and lets a slow one's
+// streams take turns. Much shorter, it ends the runs of an endpoint that takes 50 ms with
+// most of what was read for them unsent.
+func (d *Dispatcher) runFor() time.Duration { return d.startWithin() / 2 }
 
 // attempt makes one attempt.
 func (d *Dispatcher) attempt(f *flight, c *Claim, t *target) Result {

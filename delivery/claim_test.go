@@ -586,3 +586,65 @@ func TestTheOrderDoesNotHangOnThePlan(t *testing.T) {
 	list := b.list(sub, delivery.Filter{})
 	b.is.True(slices.IsSortedFunc(list, func(x, y delivery.Delivery) int { return int(y.ID - x.ID) }))
 }
+
+// A claim that may not look for long returns what it has found, and the next takes the
+// rest.
+func TestAClaimLooksForAsLongAsItMay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const subscriptions = 3000 // a claim needs some 30 ms for so many
+	b.exec(`
+		WITH subs AS (
+			INSERT INTO postlane.subscriptions (tenant, url) SELECT 'acme', 'https://example.com/' || i FROM generate_series(1, $1::int) i RETURNING id
+		), rows AS (
+			SELECT id AS sub, nextval('postlane.delivery_seq') AS seq FROM subs
+		), stored AS (
+			INSERT INTO postlane.events (seq, tenant, id, type, content_type, payload)
+			SELECT seq, 'acme', 'evt_' || seq, 'thing.changed', 'application/json', '{}' FROM rows
+		)
+		INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, ready)
+		SELECT sub, seq, 'acme', 'evt_' || seq, 'thing.changed', seq FROM rows`, subscriptions)
+
+	r := delivery.ClaimRequest{Claimant: "test", Max: 2 * subscriptions, MaxInFlight: 10, Lease: time.Minute, Look: time.Millisecond}
+	some, err := b.store.Claim(b.ctx, r)
+	b.is.NoErr(err)
+	b.is.True(len(some) < subscriptions)
+	r.Look = 0
+	rest, err := b.store.Claim(b.ctx, r)
+	b.is.NoErr(err)
+	b.is.Equal(len(some)+len(rest), subscriptions)
+}
+
+// Parking goes on where it stopped, and leaves nothing behind.
+func TestParkGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const subscriptions, each = 5, delivery.ParkMax/2 + 10
+	for range subscriptions {
+		b.subscribe()
+	}
+	b.exec(`
+		WITH rows AS (
+			SELECT nextval('postlane.delivery_seq') AS seq FROM generate_series(1, $1::int) i
+		), stored AS (
+			INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload)
+			SELECT seq, 'acme', 'evt_' || seq, 'thing.changed', 'hot', 'application/json', '{}' FROM rows
+		)
+		INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready)
+		SELECT s.id, r.seq, 'acme', 'evt_' || r.seq, 'thing.changed', 'hot', r.seq FROM rows r CROSS JOIN postlane.subscriptions s`, each)
+
+	var after, before delivery.SubscriptionID
+	total := 0
+	for {
+		parked, last, err := b.store.ParkAfter(b.ctx, after, 100)
+		b.is.NoErr(err)
+		total += int(parked)
+		if parked < delivery.ParkMax {
+			break
+		}
+		b.is.True(last >= before)
+		before, after = last, last-1
+	}
+	b.is.Equal(total, subscriptions*(each-1))
+	b.is.Equal(len(b.claim(100)), subscriptions)
+}

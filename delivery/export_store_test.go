@@ -52,5 +52,13 @@ func (s *Store) ReadyFloor(id SubscriptionID) int64 {
 	return 0
 }
 
+// ParkMax is how many deliveries a Park moves at most.
+const ParkMax = parkMax
+
+// ParkAfter parks deliveries of the subscriptions after one, as a dispatcher does.
+func (s *Store) ParkAfter(ctx context.Context, after SubscriptionID, maxInFlight int) (parked int64, last SubscriptionID, err error) {
+	return s.park(ctx, after, maxInFlight, parkWindow)
+}
+
 // Unavailable reports whether an attempt counts for its subscription's Breaker.
 func Unavailable(r *sender.Result) bool { return unavailable(r) }
