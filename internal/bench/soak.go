@@ -20,8 +20,9 @@ const (
 	// slowAnswer is how long the slow endpoint takes, and soakLease how long a lease
 	// is: long enough in flight for several renewals.
 	slowAnswer, soakTimeout, soakLease = 4 * time.Second, 5 * time.Second, 6 * time.Second
-	// slowEvery is how many events there are for each of the slow endpoint.
-	slowEvery = 200
+	// slowPerSecond is how many events a second are for the slow endpoint: half of what a
+	// subscription's share of the requests in flight, 64, takes.
+	slowPerSecond = 8
 )
 
 // soak lets a server deliver, for long, half of what it can at most, and looks at what
@@ -136,13 +137,14 @@ type soakProducer struct {
 func (p *soakProducer) run(ctx context.Context) error {
 	began := time.Now()
 	for pause(ctx, 100*time.Millisecond) == nil {
-		due := int(time.Since(began).Seconds() * p.perSecond)
+		passed := time.Since(began).Seconds()
+		due, slow := int(passed*p.perSecond), int(passed*slowPerSecond)
 		var events []delivery.Event
 		for i := p.fast; i < due; i++ {
 			events = append(events, delivery.Event{Tenant: tenant(i % throughputSubscriptions), Type: "asset.updated", Asset: fmt.Sprintf("asset-%d", i%p.streams), Payload: body})
 		}
 		p.fast += len(events)
-		for ; p.slow < p.fast/slowEvery; p.slow++ {
+		for ; p.slow < slow; p.slow++ {
 			events = append(events, delivery.Event{Tenant: slowTenant, Type: "asset.updated", Asset: fmt.Sprintf("asset-%d", p.slow), Payload: body})
 		}
 		err := pgx.BeginFunc(context.WithoutCancel(ctx), p.pool, func(tx pgx.Tx) error {
