@@ -272,7 +272,23 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 	}
 	full := len(claims) == want
 	tidied, next, err := d.tidy(ctx, full, took)
+	if err == nil {
+		d.rest(ctx, full, time.Since(before))
+	}
 	return full || tidied > 0, next, err
+}
+
+// restMost bounds how long claims rest.
+const restMost = 20 * time.Millisecond
+
+// rest lets, while many are in flight, as much time pass after a claim as it took, unless
+// there is room for many more: what becomes free and ready meanwhile is claimed together,
+// and a claim costs by what it looks at more than by what it takes.
+func (d *Dispatcher) rest(ctx context.Context, full bool, took time.Duration) {
+	many := max(d.config.Batch/2, 1)
+	if n := d.flights.count(); n >= many && (!full || d.config.MaxInFlight-n < many) {
+		_ = pause(ctx, min(took, restMost)) // whoever asked sees ctx end
+	}
 }
 
 // claim has a deadline of its own and outlives a stop: what the database has given must
