@@ -19,6 +19,8 @@ const (
 	// at beyond its limit in flight: those that are in flight stand before the
 	// ones that it may take.
 	claimOverscan = 64
+	// maxWait bounds ClaimRequest.Wait; DeliveryClaim knows it.
+	maxWait = time.Minute
 	// parkWindow is how many ready deliveries of a subscription Park looks at,
 	// and parkMax how many it moves at once.
 	parkWindow = 2000
@@ -44,7 +46,7 @@ type ClaimRequest struct {
 	Lease time.Duration
 	// Wait is how long the claimant is ready to wait before it sends a delivery, so
 	// that one claim may take several of a subscription with a rate limit; see
-	// Claim.Wait. Default: 0.
+	// Claim.Wait. More than a minute counts as one. Default: 0.
 	Wait time.Duration
 	// Look is how long to go on looking through subscriptions: a claim that has not found
 	// Max by then returns what it has, and Park moves what stood in its way.
@@ -119,7 +121,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	err := s.pipeline(ctx, func(b *pgx.Batch) {
 		s.floors.look(b, began, whole)
 		b.Queue(dbgen.ClaimBegin)
-		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, look, s.now(), r.Lease.Milliseconds(), r.Wait.Milliseconds(), r.Claimant,
+		b.Queue(dbgen.DeliveryClaim, int64(r.After), known.Ids, look, s.now(), r.Lease.Milliseconds(), min(r.Wait, maxWait).Milliseconds(), r.Claimant,
 			known.Ready, known.Fences, int32(r.MaxInFlight), int32(r.MaxInFlight+claimOverscan), int32(r.Max), int32(r.Ahead)).
 			Query(func(rows pgx.Rows) error {
 				var asset *string

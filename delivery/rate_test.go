@@ -234,3 +234,19 @@ func TestPlansUnderLimits(t *testing.T) {
 	})
 	cheap(t, "limited", planSubscriptions*200, seen, "DeliveryClaim", "DeliveryPark")
 }
+
+
+// A clock that was ahead, and is set right, does not stop what has a rate limit for as long
+// as it was ahead: no place is further away than the interval and what a claim waits for.
+func TestARateLimitAfterTheClockWentBack(t *testing.T) {
+	t.Parallel()
+	b, c := setupClock(t)
+	b.subscribe(rate("10/s"))
+	b.enqueue(names("k", 4)...)
+	c.advance(24 * time.Hour)
+	b.settle(delivery.Succeeded, b.claim(1)...)
+	c.advance(-24 * time.Hour)
+	claims, err := b.store.Claim(b.ctx, waiting(1, time.Second))
+	b.is.NoErr(err)
+	b.is.Equal(len(claims), 1)
+}

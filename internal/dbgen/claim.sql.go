@@ -248,9 +248,12 @@ picked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT CASE WHEN free.paced AND free.slots > 0
                     THEN least(free.slots, coalesce((
-                        SELECT (k.wait_ms * 1000 - greatest(extract(epoch FROM p.next_at - k.began) * 1000000, 0)::bigint) / p.interval_us + 1
+                        SELECT (k.wait_ms * 1000 - CASE WHEN p.next_at <= k.began + k.wait_ms * interval '1 millisecond'
+                                                        THEN greatest(extract(epoch FROM p.next_at - k.began) * 1000000, 0)::bigint ELSE 0 END) / p.interval_us + 1
                         FROM postlane.paces p CROSS JOIN claim k
-                        WHERE p.subscription_id = w.id AND p.next_at <= k.began + k.wait_ms * interval '1 millisecond'
+                        WHERE p.subscription_id = w.id
+                          AND (p.next_at <= k.began + k.wait_ms * interval '1 millisecond'
+                               OR p.next_at > k.began + interval '1 minute' + p.interval_us * interval '1 microsecond')
                         FOR NO KEY UPDATE OF p SKIP LOCKED), 0))
                     ELSE greatest(free.slots, 0) END::bigint AS slots
         OFFSET 0
@@ -305,7 +308,8 @@ taken AS (
 ),
 paced AS (
     UPDATE postlane.paces p
-    SET next_at = greatest(p.next_at, n.began) + n.taken * p.interval_us * interval '1 microsecond'
+    SET next_at = CASE WHEN p.next_at > n.began + interval '1 minute' + p.interval_us * interval '1 microsecond' THEN n.began
+                       ELSE greatest(p.next_at, n.began) END + n.taken * p.interval_us * interval '1 microsecond'
     FROM (SELECT t.subscription_id, c.began, count(*) AS taken
           FROM taken t CROSS JOIN claim c
           WHERE t.subscription_id = ANY (ARRAY(SELECT DISTINCT k.subscription_id FROM picked k WHERE k.paced))
@@ -394,6 +398,8 @@ type DeliveryClaimRow struct {
 // Of a subscription with a rate limit a claim takes places in time: as many requests as
 // begin within wait_ms, one every interval from the later of now and the first free
 // place on, and none behind them. The places are taken whatever becomes of the claim.
+// wait_ms is a minute at most: a first free place further away than that and the interval
+// was written by a clock that was ahead, and counts for nothing.
 //
 // Of a subscription whose breaker is open a claim takes one delivery, the probe, once it
 // is due, and puts the next probe off for as long as this one's lease.
