@@ -235,7 +235,6 @@ func TestPlansUnderLimits(t *testing.T) {
 	cheap(t, "limited", planSubscriptions*200, seen, "DeliveryClaim", "DeliveryPark")
 }
 
-
 // A clock that was ahead, and is set right, does not stop what has a rate limit for as long
 // as it was ahead: no place is further away than the interval and what a claim waits for.
 func TestARateLimitAfterTheClockWentBack(t *testing.T) {
