@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postlane-go/postlane/internal/pgerr"
 	"github.com/postlane-go/postlane/internal/pooler"
 	"github.com/postlane-go/postlane/internal/wake"
 )
@@ -214,7 +215,11 @@ func (d *Dispatcher) claimLoop(ctx, work context.Context) {
 			// Whatever may be there to claim waits for this.
 			wait = fails.next()
 			d.trouble()
-			d.log.Error("claiming failed; trying again", "error", err, "wait", wait)
+			if pgerr.ReadOnly(err) {
+				d.log.Warn("the database takes no writes: it is a standby, or set to be read only; waiting", "wait", wait)
+			} else {
+				d.log.Error("claiming failed; trying again", "error", err, "wait", wait)
+			}
 			_ = pause(ctx, wait) // the loop sees ctx end
 			woken = true
 			continue

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/postlane-go/postlane/internal/pgerr"
 )
 
 // renewLoop renews what is in flight until work ends. It has a goroutine of its own, so
@@ -84,7 +86,7 @@ func (d *Dispatcher) reclaim(ctx context.Context) {
 		reclaimed, err := d.store.Reclaim(try, batch)
 		cancel()
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && !pgerr.ReadOnly(err) { // which claiming tells
 				d.log.Error("reclaiming failed; trying again", "error", err)
 			}
 			return

@@ -24,7 +24,14 @@ func Away(err error) bool {
 	case "08", "53", "57": // connection, resources, operator intervention
 		return true
 	}
-	return pg.Code == "25006" // read-only: a standby
+	return ReadOnly(err)
+}
+
+// ReadOnly reports whether an error means that the database takes no writes: it is a
+// standby, or set to be read only.
+func ReadOnly(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "25006" // read_only_sql_transaction
 }
 
 // NotText reports whether an error means that a value is no text that the database can
