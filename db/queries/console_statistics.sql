@@ -86,7 +86,7 @@ spans AS (
 ),
 kinds AS (
     INSERT INTO postlane.statistics_kinds AS x (subscription_id, at, event_type, outcome, status, attempts)
-    SELECT m.subscription_id, date_trunc('hour', g.at), m.event_type, m.outcome, m.status, count(*) * g.every
+    SELECT m.subscription_id, date_trunc('hour', g.at, 'UTC'), m.event_type, m.outcome, m.status, count(*) * g.every
     FROM made m CROSS JOIN given g
     GROUP BY m.subscription_id, g.at, g.every, m.event_type, m.outcome, m.status
     ON CONFLICT (subscription_id, at, event_type, outcome, status) DO UPDATE SET attempts = x.attempts + excluded.attempts
@@ -131,10 +131,10 @@ FROM postlane.statistics_spans s WHERE s.subscription_id = @subscription_id AND 
 -- name: StatisticsHours :many
 --
 -- Of several subscriptions, by hour.
-SELECT s.subscription_id, date_trunc('hour', s.at)::timestamptz AS at, sum(s.delivered)::bigint AS delivered, sum(s.failed)::bigint AS failed
+SELECT s.subscription_id, date_trunc('hour', s.at, 'UTC')::timestamptz AS at, sum(s.delivered)::bigint AS delivered, sum(s.failed)::bigint AS failed
 FROM postlane.statistics_spans s
 WHERE s.subscription_id = ANY (@subscription_ids::bigint[]) AND s.at >= @since
-GROUP BY s.subscription_id, date_trunc('hour', s.at);
+GROUP BY s.subscription_id, date_trunc('hour', s.at, 'UTC');
 
 -- name: StatisticsKinds :many
 SELECT k.event_type, k.outcome, k.status, sum(k.attempts)::bigint AS attempts

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/dbgen"
+	"github.com/postlane-go/postlane/internal/pgtest"
 )
 
 func TestHistogram(t *testing.T) {
@@ -123,6 +125,32 @@ func TestSpansAddUp(t *testing.T) {
 	s.is.Equal(one[int](s, "SELECT delivered FROM postlane.statistics_spans"), 12)
 	s.is.Equal(one[int](s, "SELECT sum(n) FROM postlane.statistics_spans, unnest(answer) n"), 12)
 	s.is.Equal(one[int](s, "SELECT attempts FROM postlane.statistics_kinds"), 12)
+}
+
+// An hour is one of the world's, also where the server's zone is half an hour away.
+func TestHoursOfAZoneHalfAnHourAway(t *testing.T) {
+	t.Parallel()
+	s := setupOn(t, pgtest.NewDirect(t)) // a pooler's sessions know the zone of before
+	s.exec(fmt.Sprintf("ALTER DATABASE %s SET timezone = 'Asia/Kolkata'", s.pool.Config().ConnConfig.Database))
+	s.pool.Reset()
+	s.is.Equal(one[string](s, "SHOW timezone"), "Asia/Kolkata")
+	sub := s.subscribe("acme", "/hook")
+	hour := time.Now().UTC().Truncate(time.Hour).Add(-time.Hour)
+	for _, minutes := range []time.Duration{20, 40} { // on two sides of an hour there
+		at := hour.Add(minutes * time.Minute)
+		s.enqueue("acme", "thing.done", names("a", 4)...)
+		s.settle(succeed)
+		s.exec("UPDATE postlane.attempts SET recorded_at = $1 WHERE recorded_at > now() - interval '10 minutes'", at)
+		_, err := queries.StatisticsCount(s.ctx, s.pool, &dbgen.StatisticsCountParams{At: at, Every: 1, Bounds: bounds})
+		s.is.NoErr(err)
+	}
+	s.is.True(one[time.Time](s, "SELECT at FROM postlane.statistics_kinds").Equal(hour))
+	s.is.Equal(one[int](s, "SELECT attempts FROM postlane.statistics_kinds"), 8)
+	rows, err := queries.StatisticsHours(s.ctx, s.pool, &dbgen.StatisticsHoursParams{SubscriptionIds: []int64{int64(sub.ID)}, Since: hour})
+	s.is.NoErr(err)
+	s.is.Equal(len(rows), 1)
+	s.is.True(rows[0].At.Equal(hour))
+	s.is.Equal(rows[0].Delivered, int64(8))
 }
 
 func TestSampling(t *testing.T) {

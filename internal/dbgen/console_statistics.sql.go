@@ -109,7 +109,7 @@ spans AS (
 ),
 kinds AS (
     INSERT INTO postlane.statistics_kinds AS x (subscription_id, at, event_type, outcome, status, attempts)
-    SELECT m.subscription_id, date_trunc('hour', g.at), m.event_type, m.outcome, m.status, count(*) * g.every
+    SELECT m.subscription_id, date_trunc('hour', g.at, 'UTC'), m.event_type, m.outcome, m.status, count(*) * g.every
     FROM made m CROSS JOIN given g
     GROUP BY m.subscription_id, g.at, g.every, m.event_type, m.outcome, m.status
     ON CONFLICT (subscription_id, at, event_type, outcome, status) DO UPDATE SET attempts = x.attempts + excluded.attempts
@@ -236,10 +236,10 @@ func (q *Queries) StatisticsFresh(ctx context.Context, db DBTX, arg *StatisticsF
 }
 
 const StatisticsHours = `-- name: StatisticsHours :many
-SELECT s.subscription_id, date_trunc('hour', s.at)::timestamptz AS at, sum(s.delivered)::bigint AS delivered, sum(s.failed)::bigint AS failed
+SELECT s.subscription_id, date_trunc('hour', s.at, 'UTC')::timestamptz AS at, sum(s.delivered)::bigint AS delivered, sum(s.failed)::bigint AS failed
 FROM postlane.statistics_spans s
 WHERE s.subscription_id = ANY ($1::bigint[]) AND s.at >= $2
-GROUP BY s.subscription_id, date_trunc('hour', s.at)
+GROUP BY s.subscription_id, date_trunc('hour', s.at, 'UTC')
 `
 
 type StatisticsHoursParams struct {
