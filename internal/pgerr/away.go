@@ -3,6 +3,7 @@ package pgerr
 
 import (
 	"errors"
+	"io"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,7 +14,10 @@ import (
 func Away(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
-	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) {
+	switch {
+	case errors.As(err, &connect), errors.As(err, &network), errors.Is(err, net.ErrClosed):
+		return true
+	case errors.Is(err, pgconn.ErrConnClosed), errors.Is(err, io.ErrUnexpectedEOF): // a server that died under its connections
 		return true
 	}
 	var pg *pgconn.PgError
