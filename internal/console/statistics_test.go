@@ -136,8 +136,8 @@ func TestHoursOfAZoneHalfAnHourAway(t *testing.T) {
 	s.is.Equal(one[string](s, "SHOW timezone"), "Asia/Kolkata")
 	sub := s.subscribe("acme", "/hook")
 	hour := time.Now().UTC().Truncate(time.Hour).Add(-time.Hour)
-	for _, minutes := range []time.Duration{20, 40} { // on two sides of an hour there
-		at := hour.Add(minutes * time.Minute)
+	for _, after := range []time.Duration{20 * time.Minute, 40 * time.Minute} { // on two sides of an hour there
+		at := hour.Add(after)
 		s.enqueue("acme", "thing.done", names("a", 4)...)
 		s.settle(succeed)
 		s.exec("UPDATE postlane.attempts SET recorded_at = $1 WHERE recorded_at > now() - interval '10 minutes'", at)
