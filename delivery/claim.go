@@ -113,7 +113,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) ([]Claim, error) {
 	}
 	look := int64(math.MaxInt32) // weeks
 	if r.Look > 0 {
-		look = r.Look.Milliseconds()
+		look = max(r.Look.Milliseconds(), 1)
 	}
 	var claims []Claim
 	began := s.time()

@@ -52,6 +52,10 @@ type Dispatcher struct {
 	// goes on.
 	ripened, parked time.Time
 	parkAfter       SubscriptionID
+	// look is how long a claim looks for what it may take, unless the last pass was in
+	// vain: what is there to take may lie further on, behind what can only wait.
+	look   time.Duration
+	inVain bool
 	// alone counts the claims in a row of which no delivery had another behind it.
 	alone int
 
@@ -83,6 +87,7 @@ func New(config Config) (*Dispatcher, error) {
 		flights: newFlights(config.MaxInFlight),
 		results: make(chan settling, 5*config.MaxInFlight), unsettled: make(chan struct{}, 4*config.MaxInFlight),
 		nudge: make(chan struct{}, 1),
+		look:  min(lookFor, config.Lease/4),
 	}
 	if !config.NoListen {
 		if d.hub, err = wake.New(wake.Config{Conn: config.Listen, Logger: d.log}); err != nil {
@@ -277,6 +282,7 @@ func (d *Dispatcher) pass(ctx, work context.Context) (more bool, next time.Durat
 	}
 	full := len(claims) == want
 	tidied, next, err := d.tidy(ctx, full, took)
+	d.inVain = len(claims) == 0 && tidied == 0
 	if err == nil {
 		d.rest(ctx, full, time.Since(before))
 	}
@@ -301,13 +307,17 @@ func (d *Dispatcher) rest(ctx context.Context, full bool, took time.Duration) {
 func (d *Dispatcher) claim(work context.Context, want int) ([]Claim, error) {
 	ctx, cancel := context.WithTimeout(work, d.config.Lease/2)
 	defer cancel()
+	look := d.look
+	if d.inVain {
+		look = 0
+	}
 	return d.store.Claim(ctx, ClaimRequest{
 		Claimant: d.config.Claimant, Max: want, Ahead: max(d.config.Ahead, 0), MaxInFlight: d.config.MaxInFlightPerSubscription, Lease: d.config.Lease, After: d.cursor,
-		Look: min(lookFor, d.config.Lease/4), Wait: d.startWithin() / 2,
+		Look: look, Wait: d.startWithin() / 2,
 	})
 }
 
-// lookFor is how long a claim looks for what it may take.
+// lookFor bounds Dispatcher.look.
 const lookFor = 2 * time.Second
 
 const (

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -166,4 +167,40 @@ func TestAnIdleDispatcherCostsLessThanFiveStatementsASecond(t *testing.T) {
 		}
 	}
 	t.Fatalf("%.1f statements a second", perSecond)
+}
+
+// What can be sent is found, however much that can only wait stands before it.
+func TestWhatOnlyWaitsHidesNothing(t *testing.T) {
+	t.Parallel()
+	s := setupSite(t)
+	s.exec(`
+		WITH subs AS (
+			INSERT INTO postlane.subscriptions (id, tenant, url, rate_limit, rate_per_s)
+			SELECT i, 'other', 'https://example.com/' || i, 1, 3600 FROM generate_series(1, 3000) i RETURNING id
+		), paced AS (
+			INSERT INTO postlane.paces (subscription_id, interval_us, next_at) SELECT id, 3600000000, now() + interval '1 hour' FROM subs
+		), rows AS (
+			SELECT id AS sub, nextval('postlane.delivery_seq') AS seq FROM subs
+		), stored AS (
+			INSERT INTO postlane.events (seq, tenant, id, type, content_type, payload)
+			SELECT seq, 'other', 'evt_' || seq, 'thing.changed', 'application/json', '{}' FROM rows
+		)
+		INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, ready)
+		SELECT sub, seq, 'other', 'evt_' || seq, 'thing.changed', seq FROM rows`)
+	sub := s.endpoint("/a") // its id is above theirs
+	s.enqueue("k")
+	c := s.config()
+	w := observe(t, &c)
+	d, err := delivery.New(c)
+	s.is.NoErr(err)
+	d.LookFor(time.Millisecond) // a claim needs some 50 ms for so many
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	defer func() {
+		stop()
+		s.is.NoErr(<-done)
+	}()
+	w.outcomes(1)
+	s.is.Equal(s.counts(sub), "delivered:1 ")
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/postlane-go/postlane/delivery/sender"
 )
@@ -59,6 +60,9 @@ const ParkMax = parkMax
 func (s *Store) ParkAfter(ctx context.Context, after SubscriptionID, maxInFlight int) (parked int64, last SubscriptionID, err error) {
 	return s.park(ctx, after, maxInFlight, parkWindow)
 }
+
+// LookFor sets how long the dispatcher's claims look, before it runs.
+func (d *Dispatcher) LookFor(t time.Duration) { d.look = t }
 
 // Unavailable reports whether an attempt counts for its subscription's Breaker.
 func Unavailable(r *sender.Result) bool { return unavailable(r) }
