@@ -44,8 +44,9 @@ var (
 	// subscription.
 	ErrReplayConflict = errors.New("delivery: the replay id is taken by another range; give a new replay a new id")
 
-	// ErrChanged means that somebody else changed the subscription meanwhile.
-	ErrChanged = errors.New("delivery: the subscription was changed meanwhile; read it again")
+	// ErrChanged means that somebody else changed the subscription, or the event type,
+	// meanwhile.
+	ErrChanged = errors.New("delivery: somebody else changed it meanwhile; read it again")
 )
 
 // InvalidError says which value cannot be used, and what would do.

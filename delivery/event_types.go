@@ -110,20 +110,49 @@ func (s *Store) EventType(ctx context.Context, tenant, name string) (*EventType,
 // it as it is stored. UpdatedAt of t is not looked at. The error is an *InvalidError if it
 // cannot be stored, or if it would be new and the tenant has MaxEventTypes.
 func (s *Store) PutEventType(ctx context.Context, t EventType) (*EventType, error) {
+	return s.putEventType(ctx, t, &dbgen.EventTypePutParams{AnyVersion: true})
+}
+
+// ReplaceEventType is PutEventType for somebody who has seen the event type: it is written
+// only in place of the version whose UpdatedAt is given or, with the zero time, if there is
+// none. The error is ErrChanged if there is another, and ErrNotFound if it was deleted.
+func (s *Store) ReplaceEventType(ctx context.Context, t EventType, version time.Time) (*EventType, error) {
+	params := &dbgen.EventTypePutParams{}
+	if !version.IsZero() {
+		params.Version = &version
+	}
+	return s.putEventType(ctx, t, params)
+}
+
+func (s *Store) putEventType(ctx context.Context, t EventType, params *dbgen.EventTypePutParams) (*EventType, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	at, err := queries.EventTypePut(ctx, s.pool, &dbgen.EventTypePutParams{
-		Tenant: t.Tenant, Name: t.Name, Description: t.Description, Schema: t.Schema, Validate: t.Validate, Deprecated: t.Deprecated, Max: MaxEventTypes,
-	})
+	params.Tenant, params.Name, params.Description, params.Schema = t.Tenant, t.Name, t.Description, t.Schema
+	params.Validate, params.Deprecated, params.Max = t.Validate, t.Deprecated, MaxEventTypes
+	at, err := queries.EventTypePut(ctx, s.pool, params)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, &InvalidError{Index: -1, Field: "Name", Problem: fmt.Sprintf("is one more than the %d event types that a tenant may have; delete others", MaxEventTypes)}
+		return nil, s.notPut(ctx, &t, params)
 	case err != nil:
 		return nil, fmt.Errorf("delivery: write the event type %q: %w", t.Name, err)
 	}
 	t.UpdatedAt = at.UTC()
 	return &t, nil
+}
+
+// notPut is why an event type was not written.
+func (s *Store) notPut(ctx context.Context, t *EventType, params *dbgen.EventTypePutParams) error {
+	if !params.AnyVersion {
+		_, err := s.EventType(ctx, t.Tenant, t.Name)
+		switch {
+		case err == nil:
+			return ErrChanged
+		case params.Version != nil || !errors.Is(err, ErrNotFound):
+			return err
+		}
+	}
+	return &InvalidError{Index: -1, Field: "Name", Problem: fmt.Sprintf("is one more than the %d event types that a tenant may have; delete others", MaxEventTypes)}
 }
 
 // DeleteEventType deletes a tenant's event type, or returns ErrNotFound. Its events stay,

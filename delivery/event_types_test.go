@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -66,6 +67,34 @@ func TestEventTypesAreATenants(t *testing.T) {
 	_, err = b.store.EventType(b.ctx, "acme", "b.b")
 	b.is.True(errors.Is(err, delivery.ErrNotFound))
 	b.is.Equal(names("acme", delivery.EventTypePage{}), []string{"B.a", "a.a"})
+}
+
+func TestOnlyTheVersionThatWasSeenIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	replace := func(name, description string, version time.Time) (*delivery.EventType, error) {
+		return b.store.ReplaceEventType(b.ctx, delivery.EventType{Tenant: "acme", Name: name, Description: description}, version)
+	}
+	first, err := replace("a.b", "first", time.Time{})
+	b.is.NoErr(err)
+	_, err = replace("a.b", "another first", time.Time{})
+	b.is.True(errors.Is(err, delivery.ErrChanged))
+	second, err := replace("a.b", "second", first.UpdatedAt)
+	b.is.NoErr(err)
+	_, err = replace("a.b", "another second", first.UpdatedAt)
+	b.is.True(errors.Is(err, delivery.ErrChanged))
+	read, err := b.store.EventType(b.ctx, "acme", "a.b")
+	b.is.NoErr(err)
+	b.is.Equal(read, second)
+	b.is.NoErr(b.store.DeleteEventType(b.ctx, "acme", "a.b"))
+	_, err = replace("a.b", "third", second.UpdatedAt)
+	b.is.True(errors.Is(err, delivery.ErrNotFound))
+	_, err = b.store.ReplaceEventType(b.ctx, delivery.EventType{Tenant: "acme", Name: "a b"}, time.Time{})
+	b.is.True(errors.Is(err, delivery.ErrInvalid))
+
+	b.exec(`INSERT INTO postlane.event_types (tenant, name) SELECT 'acme', 'a.' || n FROM generate_series(1, $1) n`, delivery.MaxEventTypes)
+	_, err = replace("b", "", time.Time{})
+	b.is.True(errors.Is(err, delivery.ErrInvalid)) // one too many
 }
 
 func TestATenantHasSoManyEventTypes(t *testing.T) {

@@ -3,15 +3,18 @@
 -- name: EventTypePut :one
 --
 -- Writes an event type, new or in place of the one of that name. updated_at grows with
--- every version, also when the clock does not. No row: it would be new, and the tenant has
--- max of them; some more where several are written at once.
+-- every version, also when the clock does not. Where only one version may be replaced, it is
+-- the one that was written at that time, or none. No row: that is not what there is, or it
+-- would be new and the tenant has max of them; some more where several are written at once.
 INSERT INTO postlane.event_types AS t (tenant, name, description, schema, validate, deprecated, updated_at)
 SELECT @tenant::text, @name::text, @description::text, @schema::text, @validate::boolean, @deprecated::boolean, clock_timestamp()
 WHERE EXISTS (SELECT 1 FROM postlane.event_types h WHERE h.tenant = @tenant::text AND h.name = @name::text)
-   OR (SELECT count(*) FROM (SELECT 1 FROM postlane.event_types h WHERE h.tenant = @tenant::text LIMIT @max::integer) q) < @max::integer
+   OR ((@any_version::boolean OR sqlc.narg('version')::timestamptz IS NULL)
+       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.event_types h WHERE h.tenant = @tenant::text LIMIT @max::integer) q) < @max::integer)
 ON CONFLICT (tenant, name) DO UPDATE SET
     description = excluded.description, schema = excluded.schema, validate = excluded.validate, deprecated = excluded.deprecated,
     updated_at = greatest(excluded.updated_at, t.updated_at + interval '1 microsecond')
+WHERE @any_version::boolean OR t.updated_at = sqlc.narg('version')::timestamptz
 RETURNING updated_at;
 
 -- name: EventTypeGet :one

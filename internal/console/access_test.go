@@ -161,7 +161,8 @@ func actions(x *scene, key string) []string {
 	dead := deliveryPath(x.flaky.ID, x.dead)
 	return []string{
 		"sessions", "sign-out", "theme", "endpoints/create", sub + "/update", sub + "/pause", sub + "/enable", sub + "/delete", sub + "/rotate-secret", sub + "/test",
-		dead + "/retry", dead + "/discard", dead + "/release", "dead/" + x.flaky.ID.String() + "/retry", "outbox/retry", "keys/create", "keys/" + key + "/revoke",
+		dead + "/retry", dead + "/discard", dead + "/release", "dead/" + x.flaky.ID.String() + "/retry", "outbox/retry",
+		"event-types/create?tenant=acme", "event-types/order.paid/update?tenant=acme", "event-types/order.paid/delete?tenant=acme", "keys/create", "keys/" + key + "/revoke",
 	}
 }
 
@@ -289,6 +290,8 @@ func TestATenantSeesItsOwn(t *testing.T) {
 			want = http.StatusForbidden
 		case path == "endpoints/create":
 			want = http.StatusBadRequest // its own, and nothing is said of it
+		case strings.HasPrefix(path, "event-types/create"):
+			want = http.StatusSeeOther // its own, whatever it asks for
 		}
 		if p.status != want {
 			t.Errorf("%s: %d", path, p.status)

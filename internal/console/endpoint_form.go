@@ -56,8 +56,8 @@ func (v *visit) editingEndpoint() error {
 // typed reads the form.
 func (v *visit) typed() *endpointForm {
 	return &endpointForm{
-		Tenant: v.form("for"), URL: v.form("url"), Description: v.form("description"), EventTypes: v.form("event_types"), OnDead: v.form("on_dead"),
-		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.form("headers"), Conditions: v.form("conditions"),
+		Tenant: v.form("for"), URL: v.text("url"), Description: v.text("description"), EventTypes: v.text("event_types"), OnDead: v.form("on_dead"),
+		MaxAttempts: v.form("max_attempts"), MaxInFlight: v.form("max_in_flight"), DisableAfter: v.form("disable_after"), Headers: v.text("headers"), Conditions: v.text("conditions"),
 		RateLimit: v.form("rate_limit"), V1a: v.form("v1a") != "", Thin: v.form("thin") != "", DropHeaders: v.form("drop_headers") != "",
 	}
 }
@@ -139,12 +139,8 @@ func (v *visit) again(f *endpointForm, title string, err error) error {
 	if p.status != http.StatusBadRequest {
 		return err
 	}
-	v.entry.Status, v.entry.Outcome = p.status, p.code
 	f.Problem, f.Headers = p.detail, ""
-	frame := v.frame(v.r, v)
-	frame.Active, frame.Title, frame.Body = "endpoints", title, f
-	v.write(v.w, p.status, "endpointform", frame)
-	return nil
+	return v.retype(p, "endpointform", "endpoints", title, f)
 }
 
 // createEndpoint answers with the page of the new endpoint and its secret on it: nothing

@@ -51,7 +51,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &refusal):
 		return &problem{http.StatusBadRequest, "url_refused", "The endpoint is refused", refusal.Error()}
 	case errors.As(err, &tooLarge):
-		return &problem{http.StatusRequestEntityTooLarge, "too_large", "The form is too large", "Select less at a time."}
+		return &problem{http.StatusRequestEntityTooLarge, "too_large", "The form is too large", "Select less at a time, or write less."}
 	case errors.Is(err, delivery.ErrNotFound), errors.Is(err, keys.ErrNotFound):
 		return errNoPage
 	case errors.Is(err, keys.ErrInvalid):
@@ -65,7 +65,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, delivery.ErrReplayConflict):
 		return &problem{http.StatusConflict, "replay_conflict", "Another replay", "The form was changed after it was sent. Begin the replay anew."}
 	case errors.Is(err, delivery.ErrChanged):
-		return &problem{http.StatusConflict, "changed_meanwhile", "Changed meanwhile", "Somebody else changed the endpoint at the same moment. Look at it again."}
+		return &problem{http.StatusConflict, "changed_meanwhile", "Changed meanwhile", "Somebody else changed it at the same moment. Look at it again."}
 	case errors.Is(err, delivery.ErrTooBroad), errors.As(err, &pg) && pg.Code == "57014":
 		return &problem{http.StatusUnprocessableEntity, "too_broad", "Too much to read", "The filter leaves so little of a long log that the page would take too long. Choose an endpoint, an asset or a time."}
 	case errors.Is(err, context.DeadlineExceeded), pgerr.Away(err):

@@ -122,6 +122,15 @@ func (v *visit) page(name, section, title string, body any) error {
 	return nil
 }
 
+// retype answers an action with its form, which says what cannot be in it.
+func (v *visit) retype(p *problem, name, section, title string, form any) error {
+	v.entry.Status, v.entry.Outcome = p.status, p.code
+	f := v.frame(v.r, v)
+	f.Active, f.Title, f.Body = section, title, form
+	v.write(v.w, p.status, name, f)
+	return nil
+}
+
 // write makes a page and answers with it, whole or not at all.
 func (c *Console) write(w http.ResponseWriter, status int, name string, f *frame) {
 	var b bytes.Buffer

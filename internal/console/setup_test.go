@@ -357,7 +357,7 @@ func (s *site) everything() string {
 	s.t.Helper()
 	text := ""
 	for _, table := range []string{
-		"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals", "api_keys", "audit", "console_sessions",
+		"subscriptions", "subscription_secrets", "events", "deliveries", "leases", "settled", "attempts", "revivals", "api_keys", "audit", "console_sessions", "event_types",
 	} {
 		var rows *string
 		s.is.NoErr(s.pool.QueryRow(s.ctx, fmt.Sprintf(

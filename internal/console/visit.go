@@ -79,6 +79,10 @@ func (c *Console) acting(name string, f func(*visit) error) http.HandlerFunc {
 			c.refuse(w, r, v, err)
 			return
 		}
+		if err := r.ParseForm(); errors.As(err, new(*http.MaxBytesError)) {
+			c.refuse(w, r, v, err)
+			return
+		}
 		if !fromOurForm(r, v.token) {
 			c.refuse(w, r, v, errForeignForm)
 			return
@@ -139,9 +143,14 @@ func (v *visit) query(name string) string { return clean(v.r.URL.Query().Get(nam
 // form is a field of the form.
 func (v *visit) form(name string) string { return clean(v.r.PostFormValue(name)) }
 
+// text is a field of the form that may be long, with the line ends of Unix.
+func (v *visit) text(name string) string {
+	return strings.ReplaceAll(storable(v.r.PostFormValue(name)), "\r\n", "\n")
+}
+
 func clean(s string) string {
 	const longest = 2000
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	s = storable(s)
 	if len(s) > longest {
 		s = s[:longest]
 		for !utf8.ValidString(s) {
@@ -149,6 +158,11 @@ func clean(s string) string {
 		}
 	}
 	return strings.TrimSpace(s)
+}
+
+// storable is text without what the database cannot take.
+func storable(s string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"))
 }
 
 // subscription is the one in the path, if the visitor may see it. What it may not see is

@@ -115,10 +115,12 @@ const EventTypePut = `-- name: EventTypePut :one
 INSERT INTO postlane.event_types AS t (tenant, name, description, schema, validate, deprecated, updated_at)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::boolean, $6::boolean, clock_timestamp()
 WHERE EXISTS (SELECT 1 FROM postlane.event_types h WHERE h.tenant = $1::text AND h.name = $2::text)
-   OR (SELECT count(*) FROM (SELECT 1 FROM postlane.event_types h WHERE h.tenant = $1::text LIMIT $7::integer) q) < $7::integer
+   OR (($7::boolean OR $8::timestamptz IS NULL)
+       AND (SELECT count(*) FROM (SELECT 1 FROM postlane.event_types h WHERE h.tenant = $1::text LIMIT $9::integer) q) < $9::integer)
 ON CONFLICT (tenant, name) DO UPDATE SET
     description = excluded.description, schema = excluded.schema, validate = excluded.validate, deprecated = excluded.deprecated,
     updated_at = greatest(excluded.updated_at, t.updated_at + interval '1 microsecond')
+WHERE $7::boolean OR t.updated_at = $8::timestamptz
 RETURNING updated_at
 `
 
@@ -129,14 +131,17 @@ type EventTypePutParams struct {
 	Schema      string
 	Validate    bool
 	Deprecated  bool
+	AnyVersion  bool
+	Version     *time.Time
 	Max         int32
 }
 
 // Event types: a description and a schema for the payloads of a tenant's events of a type.
 //
 // Writes an event type, new or in place of the one of that name. updated_at grows with
-// every version, also when the clock does not. No row: it would be new, and the tenant has
-// max of them; some more where several are written at once.
+// every version, also when the clock does not. Where only one version may be replaced, it is
+// the one that was written at that time, or none. No row: that is not what there is, or it
+// would be new and the tenant has max of them; some more where several are written at once.
 func (q *Queries) EventTypePut(ctx context.Context, db DBTX, arg *EventTypePutParams) (time.Time, error) {
 	row := db.QueryRow(ctx, EventTypePut,
 		arg.Tenant,
@@ -145,6 +150,8 @@ func (q *Queries) EventTypePut(ctx context.Context, db DBTX, arg *EventTypePutPa
 		arg.Schema,
 		arg.Validate,
 		arg.Deprecated,
+		arg.AnyVersion,
+		arg.Version,
 		arg.Max,
 	)
 	var updated_at time.Time
