@@ -14,7 +14,8 @@ import (
 
 // Load returns a Registry of the schemas of a tenant's event types that have Validate set, as
 // they are in the store at this moment; of none, it lets everything through. Call it anew to
-// see what was changed, or keep a Cache.
+// see what was changed, or keep a Cache. The error is a *SchemaError if one of them cannot be
+// used.
 func Load(ctx context.Context, store *delivery.Store, tenant string) (*Registry, error) {
 	return NewCache(store).Registry(ctx, tenant)
 }
@@ -39,8 +40,26 @@ type key struct{ tenant, name string }
 type compiled struct {
 	at     time.Time // of its version
 	schema *jsonschema.Schema
+	err    error // why there is none
 	size   int
 }
+
+// SchemaError says that the schema of an event type which has Validate set cannot be used:
+// it was stored without Check. Its events cannot be validated until it is written anew, or
+// Validate is unset.
+type SchemaError struct {
+	// Tenant is whose event type it is, and Type its name.
+	Tenant, Type string
+	// Err is what Check says of the schema.
+	Err error
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("eventschema: the schema of event type %q of tenant %q cannot be used: %v", e.Type, e.Tenant, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *SchemaError) Unwrap() error { return e.Err }
 
 // NewCache returns a Cache that is empty.
 func NewCache(store *delivery.Store) *Cache {
@@ -50,6 +69,7 @@ func NewCache(store *delivery.Store) *Cache {
 // Registry returns what a tenant's events are to be validated by, as it is at this moment: the
 // schemas of the event types that have Validate set, of all types or of those that are named.
 // It asks the database which these are, which costs one look at an index where there are none.
+// The error is a *SchemaError if one of the schemas cannot be used.
 func (c *Cache) Registry(ctx context.Context, tenant string, types ...string) (*Registry, error) {
 	versions, err := c.store.ValidatedEventTypes(ctx, tenant)
 	if err != nil {
@@ -82,13 +102,13 @@ func (c *Cache) Registry(ctx context.Context, tenant string, types ...string) (*
 
 // schema returns a version of a schema, or a later one; nil if it is there no more.
 func (c *Cache) schema(ctx context.Context, k key, at time.Time) (*jsonschema.Schema, error) {
-	if schema := c.known(k, at); schema != nil {
-		return schema, nil
+	if kept, found := c.known(k, at); found {
+		return kept.schema, kept.err
 	}
 	compiling.Lock()
 	defer compiling.Unlock()
-	if schema := c.known(k, at); schema != nil {
-		return schema, nil
+	if kept, found := c.known(k, at); found {
+		return kept.schema, kept.err
 	}
 	t, err := c.store.EventType(ctx, k.tenant, k.name)
 	switch {
@@ -99,19 +119,17 @@ func (c *Cache) schema(ctx context.Context, k key, at time.Time) (*jsonschema.Sc
 	}
 	schema, values, err := compile([]byte(t.Schema))
 	if err != nil {
-		return nil, fmt.Errorf("eventschema: the schema of %q: %w", k.name, err)
+		schema, err = nil, &SchemaError{k.tenant, k.name, err}
 	}
-	c.keep(k, compiled{t.UpdatedAt, schema, values})
-	return schema, nil
+	c.keep(k, compiled{t.UpdatedAt, schema, err, max(values, 1)})
+	return schema, err
 }
 
-func (c *Cache) known(k key, at time.Time) *jsonschema.Schema {
+func (c *Cache) known(k key, at time.Time) (compiled, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept, found := c.kept[k]; found && !kept.at.Before(at) {
-		return kept.schema
-	}
-	return nil
+	kept, found := c.kept[k]
+	return kept, found && !kept.at.Before(at)
 }
 
 // keep adds a schema, and drops any others for it that it has no room beside.

@@ -3,6 +3,7 @@ package eventschema_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -64,8 +65,17 @@ func TestACacheFollowsWhatIsStored(t *testing.T) {
 	is.True(!refuses("acme"))
 
 	put("acme", `{"type":"thing"}`, true) // past the API
-	_, err := cache.Registry(ctx, "acme")
-	is.True(err != nil && !errors.Is(err, delivery.ErrInvalid))
+	for range 2 {
+		_, err := cache.Registry(ctx, "acme")
+		unusable, ok := errors.AsType[*eventschema.SchemaError](err)
+		is.True(ok && !errors.Is(err, delivery.ErrInvalid))
+		is.Equal([]string{unusable.Tenant, unusable.Type}, []string{"acme", "a.b"})
+		is.True(strings.Contains(err.Error(), "/type"))
+		_, err = cache.Registry(ctx, "acme", "x") // was not asked for
+		is.NoErr(err)
+	}
+	put("acme", `{"type":"integer"}`, true)
+	is.True(refuses("acme"))
 }
 
 // More schemas than fit are all right, one after another.

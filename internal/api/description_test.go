@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 	for _, r := range b.described(map[string]string{"id": "x", "delivery_id": "x", "event_id": "x", "key_id": "x", "name": "x"}) {
 		is.True(strings.Contains(page, `id="`+r.id+`"`))
 	}
-	for _, code := range []string{"url_refused", "not_dead", "too_broad", "event_conflict", "payload_refused"} {
+	for _, code := range []string{"url_refused", "not_dead", "too_broad", "event_conflict", "payload_refused", "schema_unusable"} {
 		is.True(strings.Contains(page, `id="`+code+`"`))
 	}
 	is.True(strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-"))

@@ -89,7 +89,7 @@ func (a *api) putEventType(ctx context.Context, in *putEventType) (*answer[view.
 	}
 	if t.Schema != "" {
 		if err := eventschema.Check([]byte(t.Schema)); err != nil {
-			return nil, invalid.at("body.schema", "cannot be used: "+strings.ReplaceAll(err.Error(), "\n", " "))
+			return nil, invalid.at("body.schema", "cannot be used: "+inOneLine(err))
 		}
 	}
 	written, err := a.Store.PutEventType(ctx, t)
@@ -115,6 +115,11 @@ func (a *api) validate(ctx context.Context, tenant string, events []delivery.Eve
 		types[i] = events[i].Type
 	}
 	schemas, err := a.schemas.Registry(ctx, tenant, types...)
+	if unusable, ok := errors.AsType[*eventschema.SchemaError](err); ok {
+		// The reason may be told: who writes events may read the schema.
+		return schemaUnusable.problem(fmt.Sprintf("The schema of %s cannot be used: %s", unusable.Type, inOneLine(unusable.Err))).
+			with("Retry-After", "60").because(fmt.Errorf("of tenant %q", unusable.Tenant))
+	}
 	if err != nil {
 		return err
 	}
@@ -129,3 +134,6 @@ func (a *api) validate(ctx context.Context, tenant string, events []delivery.Eve
 	}
 	return p
 }
+
+// inOneLine is what is wrong with a schema.
+func inOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

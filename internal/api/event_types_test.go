@@ -1,9 +1,14 @@
 package api_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/postlane-go/postlane/internal/api"
 )
 
 const money = `{"type":"object","required":["total"],"properties":{"total":{"type":"integer","minimum":1}}}`
@@ -111,6 +116,39 @@ func TestEventsMeetTheSchemasOfTheirTypes(t *testing.T) {
 	b.is.Equal(send(b.acme, `"payload":"s3cret"`).status, 201) // at once
 	b.want(204, b.acme, "DELETE", "/v1/event-types/invoice.paid", nil)
 	b.is.Equal(send(b.acme, `"payload":7`).status, 201)
+}
+
+// A schema that was stored without a check, as by SQL, is no fault of who writes events, and
+// they are told what to wait for.
+func TestASchemaThatWasStoredUnchecked(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	b := setup(t, func(c *api.Config) { c.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	const event = `{"events":[{"type":"a.c","payload":1},{"type":"a.b","payload":1}]}`
+	for schema, why := range map[string]string{
+		`{"type":"objekt"}`: "/type", `{"type":`: "not JSON", `"` + strings.Repeat("x", 70_000) + `"`: "more than 65536",
+	} {
+		b.exec(`INSERT INTO postlane.event_types (tenant, name, schema, validate) VALUES ('acme', 'a.b', $1, true)
+			ON CONFLICT (tenant, name) DO UPDATE SET schema = excluded.schema, updated_at = clock_timestamp()`, schema)
+		refusal := b.do(b.acme, "POST", "/v1/events", event)
+		text := b.refused("schema_unusable", refusal)
+		b.is.Equal(refusal.status, 503)
+		b.is.True(refusal.header.Get("Retry-After") != "")
+		if !strings.Contains(text, "The schema of a.b cannot be used") || !strings.Contains(text, why) {
+			t.Errorf("%s does not say %q", text, why)
+		}
+		b.is.True(strings.Contains(log.String(), `The schema of a.b cannot be used`))
+		b.is.True(strings.Contains(log.String(), `of tenant \"acme\"`))
+		log.Reset()
+		var shown any = schema
+		_ = json.Unmarshal([]byte(schema), &shown) // as text where it is not JSON
+		b.is.Equal(b.want(200, b.acme, "GET", "/v1/event-types/a.b", nil).object(b)["schema"], shown)
+		b.is.Equal(b.do(b.acme, "POST", "/v1/events", `{"events":[{"type":"a.c","payload":1}]}`).status, 201) // another type
+		b.is.Equal(b.do(b.other, "POST", "/v1/events", event).status, 201)                                    // another tenant
+	}
+	b.is.Equal(one[int64](b, `SELECT count(*) FROM postlane.events WHERE tenant = 'acme' AND type = 'a.b'`), int64(0))
+	b.want(200, b.acme, "PUT", "/v1/event-types/a.b", `{"validate":true,"schema":{"type":"integer"}}`)
+	b.is.Equal(b.do(b.acme, "POST", "/v1/events", event).status, 201)
 }
 
 // A payload that would have a schema try every one of 2^n branches is refused instead.

@@ -53,7 +53,7 @@ type getEvent struct {
 
 func (a *api) eventRoutes() {
 	send := operation(http.MethodPost, "/v1/events", "send-events", tagEvents, "Write events",
-		fmt.Sprintf("Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most %d bytes a request and %d bytes a payload.", maxEventsBody, delivery.MaxPayload))
+		fmt.Sprintf("Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most %d bytes a request and %d bytes a payload.", maxEventsBody, delivery.MaxPayload))
 	send.DefaultStatus = http.StatusCreated
 	send.MaxBodyBytes = maxEventsBody
 	send.Metadata[often] = true

@@ -86,13 +86,14 @@ var (
 	tooBroad         = code{"too_broad", 422, "Too much would have to be read", "The filter leaves so little of a long log that an answer would take too long. Narrow it by asset or time."}
 	tooMany          = code{"too_many_requests", 429, "Too many requests", "Wait for as many seconds as Retry-After says."}
 	internal         = code{"internal", 500, "Something went wrong here", "The server's log tells more."}
+	schemaUnusable   = code{"schema_unusable", 503, "The event type's schema cannot be used", "The event's type is described with validate set and a schema that was stored without a check, and is none; detail says why. No event of the request was written. Send it again when the event type is written anew, or validate is unset."}
 	unavailable      = code{"unavailable", 503, "The database does not answer", "Try again."}
 )
 
 // codes are all kinds, for the page and for statuses that others choose.
 var codes = []code{
 	invalid, urlRefused, payloadRefused, badCursor, unauthorized, readOnly, operatorOnly, notFound, methodNotAllowed, timedOut, notDead, inFlight, notHeld,
-	replayConflict, changed, eventConflict, eventBusy, tooLarge, unsupported, tooBroad, tooMany, internal, unavailable,
+	replayConflict, changed, eventConflict, eventBusy, tooLarge, unsupported, tooBroad, tooMany, internal, unavailable, schemaUnusable,
 }
 
 func (c code) problem(detail string) *Problem {

@@ -19,7 +19,7 @@ type EventType struct {
 // EventTypeWithSchema is delivery.EventType.
 type EventTypeWithSchema struct {
 	EventType
-	Schema json.RawMessage `json:"schema" doc:"The JSON Schema of payloads; null: none"`
+	Schema json.RawMessage `json:"schema" doc:"The JSON Schema of payloads; null: none. Text that is not JSON, if somebody stored that by SQL, is a string"`
 }
 
 // NewEventType returns the view of an event type without its schema.
@@ -30,8 +30,12 @@ func NewEventType(t *delivery.EventType) EventType {
 // NewEventTypeWithSchema returns the view of an event type.
 func NewEventTypeWithSchema(t *delivery.EventType) EventTypeWithSchema {
 	v := EventTypeWithSchema{EventType: NewEventType(t)}
-	if t.Schema != "" {
+	switch {
+	case t.Schema == "":
+	case json.Valid([]byte(t.Schema)):
 		v.Schema = json.RawMessage(t.Schema)
+	default: // was written past everything that looks at it
+		v.Schema, _ = json.Marshal(t.Schema) // a string never fails
 	}
 	return v
 }

@@ -575,7 +575,7 @@ type EventTypeWithSchema struct {
 	// Example: invoice.paid
 	Name string `json:"name"`
 
-	// Schema The JSON Schema of payloads; null: none
+	// Schema The JSON Schema of payloads; null: none. Text that is not JSON, if somebody stored that by SQL, is a string
 	Schema interface{} `json:"schema"`
 
 	// UpdatedAt When it was written; no two versions have the same time
@@ -1415,7 +1415,7 @@ type ClientInterface interface {
 
 	// SendEventsWithBody Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1424,7 +1424,7 @@ type ClientInterface interface {
 
 	// SendEvents Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1797,7 +1797,7 @@ func (c *Client) PutEventType(ctx context.Context, name string, params *PutEvent
 
 // SendEventsWithBody Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1816,7 +1816,7 @@ func (c *Client) SendEventsWithBody(ctx context.Context, contentType string, bod
 
 // SendEvents Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4059,7 +4059,7 @@ type ClientWithResponsesInterface interface {
 
 	// SendEventsWithBodyWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4068,7 +4068,7 @@ type ClientWithResponsesInterface interface {
 
 	// SendEventsWithResponse Write events
 	//
-	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+	// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -5838,7 +5838,7 @@ func (c *ClientWithResponses) PutEventTypeWithResponse(ctx context.Context, name
 
 // SendEventsWithBodyWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5853,7 +5853,7 @@ func (c *ClientWithResponses) SendEventsWithBodyWithResponse(ctx context.Context
 
 // SendEventsWithResponse Write events
 //
-// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
+// Each goes to every subscription that it matches. Safe to repeat where the events have ids: what was written before is written once. When this answers the events are committed, and dispatchers are woken. Events that an application writes in a transaction of its own are seen when that commits, and not before: one that is left open delays its events, and nothing of anybody else. Payloads of event types with validate set have to meet their schemas; where a stored schema cannot be used, the answer is schema_unusable, which is worth repeating later. The answer is 201 if anything was new and 200 if nothing was. At most 8388608 bytes a request and 4194304 bytes a payload.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
