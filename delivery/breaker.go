@@ -108,3 +108,13 @@ func (s *Store) OpenBreakers(ctx context.Context) (n int64, longest time.Duratio
 	}
 	return open.N, time.Duration(open.LongestMs) * time.Millisecond, nil
 }
+
+// ActiveSubscriptions returns how many subscriptions are active, up to 10,000: what the
+// open Breakers are a part of.
+func (s *Store) ActiveSubscriptions(ctx context.Context) (int64, error) {
+	n, err := queries.SubscriptionActiveCount(ctx, s.pool)
+	if err != nil {
+		return 0, fmt.Errorf("delivery: count active subscriptions: %w", err)
+	}
+	return n, nil
+}

@@ -210,6 +210,8 @@ func TestTheObserverIsToldOfEveryAttempt(t *testing.T) {
 	w := observe(t, &c)
 	ages := make(chan time.Duration, 1000)
 	c.Observer.OldestDue = func(age time.Duration) { tell(ages, age) }
+	active := make(chan int, 1000)
+	c.Observer.ActiveSubscriptions = func(n int) { tell(active, n) }
 	s.enqueue("good", "bad")
 	s.dispatch(c)
 	got := map[delivery.Settled]delivery.Observation{}
@@ -227,6 +229,7 @@ func TestTheObserverIsToldOfEveryAttempt(t *testing.T) {
 	for claimed < 3 {
 		claimed += await(t, w.claimed)
 	}
+	s.is.Equal(await(t, active), 1)
 	for await(t, ages) >= 0 { // until nothing waits
 	}
 	_, err := s.store.Pause(s.ctx, sub, "")

@@ -26,6 +26,9 @@ type Observer struct {
 	// OpenBreakers: how many are open of active subscriptions, up to 10,000, and how
 	// long the longest has been; 0 if none is. Told at every Config.Reclaim.
 	OpenBreakers func(n int, longest time.Duration)
+	// ActiveSubscriptions: how many there are, up to 10,000. Told at every
+	// Config.Reclaim.
+	ActiveSubscriptions func(n int)
 	// OldestDue: for how long the longest waiting delivery that could be claimed has
 	// waited; negative if none waits. Told at every Config.Reclaim.
 	OldestDue func(age time.Duration)

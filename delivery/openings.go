@@ -96,7 +96,7 @@ func (d *Dispatcher) tellClosed(id SubscriptionID, was opening) {
 	}
 }
 
-// watchBreakers tells of breakers that closed, and how many are open.
+// watchBreakers tells of breakers that closed, how many are open, and of how many that is.
 func (d *Dispatcher) watchBreakers(ctx context.Context) error {
 	closed, err := d.targets.openings.closed(ctx, d.store)
 	if err != nil {
@@ -111,6 +111,13 @@ func (d *Dispatcher) watchBreakers(ctx context.Context) error {
 			return err
 		}
 		f(int(n), longest)
+	}
+	if f := d.config.Observer.ActiveSubscriptions; f != nil {
+		n, err := d.store.ActiveSubscriptions(ctx)
+		if err != nil {
+			return err
+		}
+		f(int(n))
 	}
 	return nil
 }

@@ -186,10 +186,12 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 		b.is.NoErr(err)
 		_, err = b.store.OldestDue(b.ctx)
 		b.is.NoErr(err)
+		_, err = b.store.ActiveSubscriptions(b.ctx)
+		b.is.NoErr(err)
 		_, err = b.store.DiscardDeleted(b.ctx, 100)
 		b.is.NoErr(err)
 	})
-	cheap(t, what, batch, seen, "DeliveryRipen", "LeaseReclaim", "StreamOldestDue", "DeliveryDiscardDeleted")
+	cheap(t, what, batch, seen, "DeliveryRipen", "LeaseReclaim", "StreamOldestDue", "SubscriptionActiveCount", "DeliveryDiscardDeleted")
 
 	// Nothing to do is asked all the time.
 	seen = w.During(func() {

@@ -112,6 +112,11 @@ SELECT a.number FROM added a;
 -- name: SubscriptionAnyActive :one
 SELECT EXISTS (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL);
 
+-- name: SubscriptionActiveCount :one
+--
+-- How many are active, up to 10,000.
+SELECT count(*) FROM (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL ORDER BY s.id LIMIT 10000) a;
+
 -- name: SubscriptionLockSettling :exec
 --
 -- Comes first where a transaction settles successes and failures, or meets breakers: locks

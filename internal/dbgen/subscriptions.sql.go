@@ -9,6 +9,18 @@ import (
 	"context"
 )
 
+const SubscriptionActiveCount = `-- name: SubscriptionActiveCount :one
+SELECT count(*) FROM (SELECT 1 FROM postlane.subscriptions s WHERE s.state = 'active' AND s.deleted_at IS NULL ORDER BY s.id LIMIT 10000) a
+`
+
+// How many are active, up to 10,000.
+func (q *Queries) SubscriptionActiveCount(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, SubscriptionActiveCount)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const SubscriptionAddSecret = `-- name: SubscriptionAddSecret :exec
 INSERT INTO postlane.subscription_secrets (subscription_id, number, secret, key_id)
 VALUES ($1, 1, $2, $3)

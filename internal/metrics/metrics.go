@@ -43,6 +43,7 @@ type Database struct {
 	closed        prometheus.Counter
 	open          prometheus.Gauge
 	openLongest   prometheus.Gauge
+	active        prometheus.Gauge
 	oldestDue     prometheus.Gauge
 	oldestDueTold prometheus.Gauge
 	pruned        *prometheus.CounterVec
@@ -107,6 +108,7 @@ func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 		closed:        counter("postlane_breakers_closed_total", "Breakers that this process opened and that have closed."),
 		open:          gauge("postlane_breakers_open", "Active subscriptions to which only probes are sent. Counted up to 10,000."),
 		openLongest:   gauge("postlane_breakers_open_longest_seconds", "For how long the breaker that has been open longest has been, of those; 0 if none is."),
+		active:        gauge("postlane_subscriptions_active", "Subscriptions that are active. Counted up to 10,000."),
 		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited; 0 if none waits."),
 		oldestDueTold: gauge("postlane_oldest_due_timestamp_seconds", "When postlane_oldest_due_seconds was last measured. It stands still while the database does not answer."),
 		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -120,7 +122,7 @@ func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 		d.pruned.WithLabelValues(kind)
 	}
 	for _, c := range []prometheus.Collector{
-		d.settled, d.attempt, d.claim, d.claimed, d.leasesLost, d.reclaimed, d.orphans, d.disabled, d.opened, d.closed, d.open, d.openLongest, d.oldestDue, d.oldestDueTold,
+		d.settled, d.attempt, d.claim, d.claimed, d.leasesLost, d.reclaimed, d.orphans, d.disabled, d.opened, d.closed, d.open, d.openLongest, d.active, d.oldestDue, d.oldestDueTold,
 		d.pruned, poolCollector{pool},
 	} {
 		if err := d.registry.Register(c); err != nil {
@@ -159,6 +161,7 @@ func (d *Database) Observer() delivery.Observer {
 			d.open.Set(float64(n))
 			d.openLongest.Set(longest.Seconds())
 		},
+		ActiveSubscriptions: func(n int) { d.active.Set(float64(n)) },
 		OldestDue: func(age time.Duration) {
 			d.oldestDue.Set(max(age, 0).Seconds())
 			d.oldestDueTold.SetToCurrentTime()

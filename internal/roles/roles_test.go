@@ -157,6 +157,8 @@ func TestADispatcherDelivers(t *testing.T) {
 	d.nothingRefused()
 	_, err = store.OldestDue(d.ctx)
 	d.is.NoErr(err)
+	_, err = store.ActiveSubscriptions(d.ctx)
+	d.is.NoErr(err)
 }
 
 // until waits for a question to be answered with yes.
