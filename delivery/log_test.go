@@ -337,6 +337,34 @@ func TestTheOldestDue(t *testing.T) {
 	b.is.True(age >= time.Hour && age < 2*time.Hour)
 }
 
+// What a rate limit keeps waiting waits for no dispatcher, until there is a place for it.
+func TestTheOldestDueWithinARateLimit(t *testing.T) {
+	t.Parallel()
+	b, c := setupClock(t)
+	sub := b.subscribe(rate("10/m"))
+	age := func() time.Duration {
+		age, err := b.store.OldestDue(b.ctx)
+		b.is.NoErr(err)
+		return age
+	}
+	b.enqueue("a", "b", "c")
+	b.exec("UPDATE postlane.deliveries SET created_at = $1", c.now().Add(-time.Hour))
+	b.exec("UPDATE postlane.paces SET next_at = $1", c.now().Add(-2*time.Hour))
+	b.is.Equal(age(), time.Hour) // it had a place all the time
+	b.is.Equal(len(b.claim(10)), 1)
+	b.is.True(age() < 0) // the next place is 6 s away
+	c.advance(6 * time.Second)
+	b.is.Equal(age(), time.Duration(0))
+	c.advance(90 * time.Second)
+	b.is.Equal(age(), 90*time.Second) // nobody claims
+	b.exec("UPDATE postlane.paces SET next_at = $1", c.now().Add(time.Hour))
+	b.is.Equal(age(), time.Hour+96*time.Second) // by a clock that was ahead: a claim takes it
+	b.is.Equal(len(b.claim(10)), 1)
+	_, err := b.store.UpdateSubscription(b.ctx, sub, func(s *delivery.Settings) error { s.RateLimit = delivery.Rate{}; return nil })
+	b.is.NoErr(err)
+	b.is.Equal(age(), time.Hour+96*time.Second)
+}
+
 func TestSubscriptionsArePagedById(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -30,7 +30,7 @@ type Observer struct {
 	// Config.Reclaim.
 	ActiveSubscriptions func(n int)
 	// OldestDue: for how long the longest waiting delivery that could be claimed has
-	// waited; negative if none waits. Told at every Config.Reclaim.
+	// waited, as Store.OldestDue has it; negative if none waits. Told at every Config.Reclaim.
 	OldestDue func(age time.Duration)
 	// Orphans: this many streams waited for nothing and were woken. Anything but 0
 	// is a bug of this package.

@@ -278,6 +278,24 @@ func awaitRemovable(b *bundle) {
 }
 
 // What a claimed delivery costs does not grow with the backlog behind it.
+func TestTheOldestDueProbesPaces(t *testing.T) {
+	t.Parallel()
+	b, _, w := setupPlans(t)
+	load(b, "uniform", 2000)
+	b.exec("UPDATE postlane.subscriptions SET rate_limit = 10, rate_per_s = 1")
+	b.exec("INSERT INTO postlane.paces (subscription_id, interval_us, next_at) SELECT id, 100000, now() FROM postlane.subscriptions")
+	b.exec("INSERT INTO postlane.paces (subscription_id, interval_us, next_at) SELECT -n, 100000, now() FROM generate_series(1, 20000) n")
+	for _, what := range []string{"limited", "limited, analyzed"} {
+		seen := w.During(func() {
+			_, err := b.store.OldestDue(b.ctx)
+			b.is.NoErr(err)
+		})
+		cheap(t, what, 3*planSubscriptions, seen, "StreamOldestDue")
+		b.exec("ANALYZE postlane.paces, postlane.deliveries, postlane.subscriptions")
+		b.pool.Reset()
+	}
+}
+
 func TestAClaimCostsTheSameAtFiftyTimesTheBacklog(t *testing.T) {
 	t.Parallel()
 	for shape := range shapes {

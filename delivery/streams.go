@@ -52,7 +52,9 @@ func (s *Store) Streams(ctx context.Context, sub SubscriptionID, after *string, 
 }
 
 // OldestDue returns for how long the longest waiting delivery that could be claimed has
-// waited since its event was written; negative if none waits.
+// waited since its event was written; negative if none waits. What waits for its
+// subscription's rate limit could be claimed once that has a place, and has waited since
+// then.
 func (s *Store) OldestDue(ctx context.Context) (time.Duration, error) {
 	ms, err := queries.StreamOldestDue(ctx, s.pool, s.now())
 	if err != nil {

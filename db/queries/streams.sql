@@ -130,7 +130,8 @@ ORDER BY w.n;
 --
 -- For how many milliseconds the longest waiting delivery that may be claimed has
 -- waited since its event was written, over the active subscriptions with no open breaker
--- (up to 1,000 of them); -1 if none waits.
+-- (up to 1,000 of them); -1 if none waits. What waits for a place in its subscription's
+-- rate limit may be claimed once there is one, and has waited since then.
 WITH RECURSIVE walk (id, n) AS (
     SELECT (SELECT d.subscription_id FROM postlane.deliveries d
             WHERE d.ready IS NOT NULL ORDER BY d.subscription_id LIMIT 1), 1
@@ -140,12 +141,22 @@ WITH RECURSIVE walk (id, n) AS (
             ORDER BY d.subscription_id LIMIT 1), w.n + 1
     FROM walk w WHERE w.id IS NOT NULL AND w.n < 1000
 )
-SELECT coalesce(floor(extract(epoch FROM coalesce(sqlc.narg('now')::timestamptz, now()) - min(h.created_at)) * 1000), -1)::bigint
-FROM walk w
+SELECT coalesce(floor(extract(epoch FROM max(k.now - may.since) FILTER (WHERE may.since <= k.now)) * 1000), -1)::bigint
+FROM (SELECT coalesce(sqlc.narg('now')::timestamptz, now()) AS now) k
+CROSS JOIN walk w
 JOIN postlane.subscriptions s ON s.id = w.id AND s.state = 'active' AND s.deleted_at IS NULL
      AND (NOT s.failing OR (SELECT b.probe_at FROM postlane.breakers b WHERE b.subscription_id = w.id LIMIT 1) IS NULL)
 CROSS JOIN LATERAL (
     SELECT d.created_at FROM postlane.deliveries d
     WHERE d.subscription_id = w.id AND d.ready IS NOT NULL
     ORDER BY d.ready LIMIT 1
-) h;
+) h
+CROSS JOIN LATERAL (
+    -- A pace far ahead is that of a clock which was; a claim does not wait for it.
+    SELECT CASE WHEN s.rate_limit IS NULL THEN h.created_at
+                ELSE greatest(h.created_at, (SELECT p.next_at FROM postlane.paces p
+                                             WHERE p.subscription_id = w.id
+                                               AND p.next_at <= k.now + interval '1 minute' + p.interval_us * interval '1 microsecond'
+                                             LIMIT 1)) END AS since
+    OFFSET 0
+) may;

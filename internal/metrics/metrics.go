@@ -109,7 +109,7 @@ func (m *Metrics) Database(name string, pool *pgxpool.Pool) (*Database, error) {
 		open:          gauge("postlane_breakers_open", "Active subscriptions to which only probes are sent. Counted up to 10,000."),
 		openLongest:   gauge("postlane_breakers_open_longest_seconds", "For how long the breaker that has been open longest has been, of those; 0 if none is."),
 		active:        gauge("postlane_subscriptions_active", "Subscriptions that are active. Counted up to 10,000."),
-		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited; 0 if none waits."),
+		oldestDue:     gauge("postlane_oldest_due_seconds", "For how long the longest waiting delivery that could be claimed has waited since its event was written or, if later, since its subscription's rate limit had a place for it; 0 if none waits."),
 		oldestDueTold: gauge("postlane_oldest_due_timestamp_seconds", "When postlane_oldest_due_seconds was last measured. It stands still while the database does not answer."),
 		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "postlane_pruned_rows_total", Help: "Rows that this process removed for their age, by kind.",
