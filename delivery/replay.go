@@ -106,7 +106,7 @@ func (s *Store) CountReplay(ctx context.Context, r ReplayRequest) (c ReplayCount
 		var met *dbgen.ReplayBatchRow
 		err := s.transaction(ctx, func(tx pgx.Tx) (err error) {
 			if err = queries.LogSettings(ctx, tx, readTimeoutMS); err == nil {
-				met, err = queries.ReplayBatch(ctx, tx, &arg)
+				met, err = replayNext(ctx, tx, &arg)
 			}
 			return err
 		})
@@ -190,7 +190,7 @@ func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayReq
 		if err := queries.ReplayEventsKept(ctx, tx); err != nil {
 			return err
 		}
-		met, err = queries.ReplayBatch(ctx, tx, &dbgen.ReplayBatchParams{
+		met, err = replayNext(ctx, tx, &dbgen.ReplayBatchParams{
 			SubscriptionID: int64(sub.ID), Tenant: sub.Tenant, ID: r.ID, Since: at.Since, Until: &at.Until, EventTypes: at.EventTypes, Asset: at.Asset,
 			After: at.DoneSeq, Last: at.LastSeq, Max: max,
 		})
@@ -209,6 +209,16 @@ func (s *Store) replayBatch(ctx context.Context, sub *Subscription, r *ReplayReq
 		did.Now += met.Events
 	}
 	return nil
+}
+
+// replayNext is ReplayBatch, and an error where the subscription was deleted meanwhile:
+// what is left of the replay is not done.
+func replayNext(ctx context.Context, tx pgx.Tx, p *dbgen.ReplayBatchParams) (*dbgen.ReplayBatchRow, error) {
+	met, err := queries.ReplayBatch(ctx, tx, p)
+	if err == nil && met.Deleted {
+		return nil, fmt.Errorf("%w: the subscription was deleted meanwhile", ErrNotFound)
+	}
+	return met, err
 }
 
 // replayAt locks a replay, and remembers it before if it is new.

@@ -369,3 +369,40 @@ func TestReplayAroundALongTransaction(t *testing.T) {
 	r.ID = "two"
 	b.is.Equal(b.replay(r).Deliveries, int64(1799))
 }
+
+// What is left when the subscription is deleted in the middle of a call is not done, and
+// the caller is told.
+func TestReplayOfASubscriptionThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*bundle, delivery.ReplayRequest) error{
+		"replaying": func(b *bundle, r delivery.ReplayRequest) error {
+			_, err := b.store.Replay(b.ctx, r)
+			return err
+		},
+		"counting": func(b *bundle, r delivery.ReplayRequest) error {
+			_, err := b.store.CountReplay(b.ctx, r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			sub := b.subscribe()
+			b.enqueue(names("k", 10)...)
+			b.exec("DELETE FROM postlane.deliveries")
+			tx, err := b.pool.Begin(b.ctx)
+			b.is.NoErr(err)
+			defer func() { _ = tx.Rollback(b.ctx) }()
+			_, err = tx.Exec(b.ctx, "LOCK TABLE postlane.events")
+			b.is.NoErr(err)
+			told := make(chan error)
+			go func() { told <- call(b, replayOf(sub, "one")) }()
+			pgtest.WaitForBlocked(t, b.pool, 1) // it has seen the subscription, and no event
+			b.is.NoErr(b.store.DeleteSubscription(b.ctx, sub))
+			b.is.NoErr(tx.Rollback(b.ctx))
+			b.is.True(errors.Is(<-told, delivery.ErrNotFound))
+			b.is.Equal(b.counts(sub), "")
+			b.is.Equal(one[int64](b, "SELECT count(*) FROM postlane.replays WHERE finished_at IS NOT NULL"), int64(0))
+		})
+	}
+}

@@ -126,7 +126,8 @@ progress AS (
     FROM reached h CROSS JOIN given g
     WHERE r.subscription_id = g.subscription_id AND r.id = g.id AND NOT g.dry_run
 )
-SELECT h.seq::bigint AS reached, h.finished::boolean AS finished, (SELECT count(*) FROM chosen c)::bigint AS events
+SELECT h.seq::bigint AS reached, h.finished::boolean AS finished, (SELECT count(*) FROM chosen c)::bigint AS events,
+       ((SELECT count(*) FROM wanted) = 0)::boolean AS deleted
 FROM reached h;
 
 -- name: ReplayOldestEvent :one

@@ -65,7 +65,8 @@ progress AS (
     FROM reached h CROSS JOIN given g
     WHERE r.subscription_id = g.subscription_id AND r.id = g.id AND NOT g.dry_run
 )
-SELECT h.seq::bigint AS reached, h.finished::boolean AS finished, (SELECT count(*) FROM chosen c)::bigint AS events
+SELECT h.seq::bigint AS reached, h.finished::boolean AS finished, (SELECT count(*) FROM chosen c)::bigint AS events,
+       ((SELECT count(*) FROM wanted) = 0)::boolean AS deleted
 FROM reached h
 `
 
@@ -87,6 +88,7 @@ type ReplayBatchRow struct {
 	Reached  int64
 	Finished bool
 	Events   int64
+	Deleted  bool
 }
 
 // Looks at the next max events and makes those of the range deliveries, in the order in
@@ -114,7 +116,12 @@ func (q *Queries) ReplayBatch(ctx context.Context, db DBTX, arg *ReplayBatchPara
 		arg.Max,
 	)
 	var i ReplayBatchRow
-	err := row.Scan(&i.Reached, &i.Finished, &i.Events)
+	err := row.Scan(
+		&i.Reached,
+		&i.Finished,
+		&i.Events,
+		&i.Deleted,
+	)
 	return &i, err
 }
 
