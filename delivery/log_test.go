@@ -29,8 +29,8 @@ func TestBC46_PagesOfOneMomentNeitherRepeatNorSkip(t *testing.T) {
 	for i := range 105 {
 		names = append(names, []string{"", "a", "b"}[i%3])
 	}
-	want := ids(b.enqueue(names...)) // one transaction, so one created_at
-	b.is.Equal(one[int](b, "SELECT count(DISTINCT created_at) FROM postlane.deliveries"), 1)
+	want := ids(b.enqueue(names...))
+	b.exec("UPDATE postlane.deliveries SET created_at = now()")
 	for range 10 { // a part is settled, and is in another table
 		b.settle(delivery.Succeeded, b.claim(10)...)
 	}

@@ -79,7 +79,7 @@ func TestTheTieThatTheSequenceBreaks(t *testing.T) {
 		}
 		return nil
 	}))
-	is.Equal(list("SELECT count(DISTINCT created_at)::text FROM postlane.deliveries WHERE event_id LIKE 'new%'"), []string{"1"}) // they tie as before
+	b.exec("UPDATE postlane.deliveries SET created_at = now() WHERE event_id LIKE 'new%'") // they tie as before
 	var got []string
 	for range 6 {
 		claims := b.claim(10)

@@ -20,7 +20,8 @@ type ReplayRequest struct {
 	Subscription SubscriptionID
 
 	// ID names the replay within its subscription: letters, digits, "-" and "_", up to
-	// MaxID. The same id again is the same replay and goes on where that stopped.
+	// MaxID. The same id again is the same replay and goes on where that stopped. It is
+	// known for as long as Retention.Events keeps events, from the first call on.
 	// Required by Replay.
 	ID string
 
@@ -67,7 +68,8 @@ type Replayed struct {
 const (
 	// replayBatch is how many events, of all tenants, one transaction looks at, at most.
 	replayBatch = 1000
-	// replaySlack is how far the order of events may be from that of their times.
+	// replaySlack is how far the order of events may be from that of their times: by how
+	// much the server's clock may have been wrong.
 	replaySlack = time.Hour
 	// replayNearby is how many events in a row may be out of that order by more.
 	replayNearby = 1000
@@ -139,9 +141,22 @@ func (s *Store) CountReplay(ctx context.Context, r ReplayRequest) (c ReplayCount
 // the start. Any number of calls may go on with one replay at once. The answer is right
 // also with an error.
 //
-// ErrNotFound if the subscription is deleted; ErrReplayConflict if the id stands for
-// another range of it. To a paused or disabled subscription what is replayed waits. Events
-// that retention has removed are not replayed: see ReplayCount.
+// ErrNotFound if the subscription is deleted, also in the middle; ErrReplayConflict if the
+// id stands for another range of it. To a paused or disabled subscription what is replayed
+// waits. Events that retention has removed are not replayed: see ReplayCount.
+//
+// An id protects from a second replay until it is forgotten: by a pass of retention
+// (Prune) that comes Retention.Events or later after the first call; never, where events
+// are kept for ever. After that the same request begins anew, with those events of its
+// range that are still kept. Without an Until that is a range which ends then.
+//
+// It finds what was committed when the first call began. What commits later may not be
+// replayed, but reaches the subscription as any other event does; unless it was enqueued
+// before the subscription was made. To give a new one all of the past, wait for the
+// transactions that were open when it was made.
+//
+// Events that were written while the database server's clock was wrong by more than an
+// hour may be missed, and around more than a thousand of those in a row others too.
 func (s *Store) Replay(ctx context.Context, r ReplayRequest) (did Replayed, err error) {
 	if r.ID == "" || len(r.ID) > MaxID || !isToken(r.ID) {
 		return did, &InvalidError{Index: -1, Field: "ID", Problem: fmt.Sprintf("names the replay: 1 to %d letters, digits, - and _", MaxID)}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/pgtest/plans"
@@ -404,5 +406,36 @@ func TestReplayOfASubscriptionThatIsDeletedMeanwhile(t *testing.T) {
 			b.is.Equal(b.counts(sub), "")
 			b.is.Equal(one[int64](b, "SELECT count(*) FROM postlane.replays WHERE finished_at IS NOT NULL"), int64(0))
 		})
+	}
+}
+
+// An event is of the time at which it was written, whenever its transaction began: so
+// nothing that a transaction wrote that was open for long hides what was written around
+// it, nor is hidden.
+func TestEventsAreOfTheTimeAtWhichTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := b.subscribe()
+	for name, enqueue := range map[string]func(pgx.Tx) error{
+		"Enqueue": func(tx pgx.Tx) error { _, err := delivery.Enqueue(b.ctx, tx, event("long")); return err },
+		"SQL": func(tx pgx.Tx) error {
+			_, err := tx.Exec(b.ctx, "SELECT postlane.enqueue($1, 'thing.changed', '{}', asset => 'long')", tenant)
+			return err
+		},
+	} {
+		long, err := b.pool.Begin(b.ctx)
+		b.is.NoErr(err)
+		defer func() { _ = long.Rollback(b.ctx) }()
+		_, err = long.Exec(b.ctx, "SELECT now()")
+		b.is.NoErr(err)
+		before := b.enqueue("short")[0]
+		b.is.NoErr(enqueue(long))
+		b.is.NoErr(long.Commit(b.ctx))
+		b.is.Equal(one[bool](b, "SELECT bool_and(created_at > (SELECT created_at FROM postlane.events WHERE id = $1)) FROM postlane.events WHERE asset = 'long'", before.ID), true)
+		b.is.Equal(one[bool](b, "SELECT bool_and(created_at > (SELECT created_at FROM postlane.deliveries WHERE event_id = $1)) FROM postlane.deliveries WHERE asset = 'long'", before.ID), true)
+		r := replayOf(sub, name)
+		r.Since = one[time.Time](b, "SELECT created_at FROM postlane.events WHERE id = $1", before.ID)
+		b.is.Equal(b.replay(r).Now, int64(2))
+		b.exec("DELETE FROM postlane.deliveries; DELETE FROM postlane.events")
 	}
 }

@@ -21,9 +21,8 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
 -- Between which seqs, neither included, a time range can have deliveries of a
 -- subscription: a search by halves over its log, some dozens of index probes, so that
 -- a list of some hours need not read all that is newer. It goes by the times being in
--- the order of the seqs to within a day. They are, but for what a transaction wrote
--- that had been open for longer: created_at is when it began, seq when it wrote.
--- Such a row is found without the filter.
+-- the order of the seqs to within a day. They are, but for what was written while the
+-- server's clock was wrong by more. Such a row is found without the filter.
 WITH RECURSIVE given AS (
     SELECT @subscription_id::bigint AS subscription_id,
            sqlc.narg('since')::timestamptz - interval '1 day' AS since, sqlc.narg('until')::timestamptz + interval '1 day' AS until

@@ -33,9 +33,10 @@ SELECT min(s.hi)::bigint FROM search s;
 -- name: ReplayBegin :exec
 --
 -- Remembers a replay, unless its id is known. What is to be looked at is settled here, so
--- that a replay ends: the range, an hour wider on both sides. created_at is when a
--- transaction began and seq when it wrote, so what a transaction wrote that had been open
--- for longer than that may not be found, nor what stands among very many of those.
+-- that a replay ends: the range, an hour wider on both sides. Times are in the order of
+-- the seqs to within the moment between the two, but where the server's clock was put
+-- right. Written while that was wrong by more than the hour, an event may not be found,
+-- nor what stands among very many of those.
 INSERT INTO postlane.replays (subscription_id, tenant, id, since, until, event_types, asset, requested_by, done_seq, last_seq)
 VALUES (@subscription_id, @tenant, @id, @since, coalesce(sqlc.narg('until')::timestamptz, now()), @event_types, sqlc.narg('asset'), @requested_by, @done_seq, @last_seq)
 ON CONFLICT DO NOTHING;

@@ -16,7 +16,7 @@ type replayEvents struct {
 	BySubscription
 	Body struct {
 		DryRun     bool             `json:"dry_run,omitempty" doc:"Count only"`
-		ID         string           `json:"id,omitempty" maxLength:"128" doc:"Names the replay within its subscription, chosen by you: letters, digits, - and _. The same id again is the same replay and goes on where it stopped. Required unless dry_run"`
+		ID         string           `json:"id,omitempty" maxLength:"128" doc:"Names the replay within its subscription, chosen by you: letters, digits, - and _. The same id again is the same replay and goes on where it stopped. It is known for as long as events are kept, from the first request on. Required unless dry_run"`
 		Since      time.Time        `json:"since" doc:"Events written at or after this time"`
 		Until      time.Time        `json:"until,omitzero" doc:"Events written before this time; absent: the time of the first request"`
 		EventTypes []string         `json:"event_types,omitempty" maxItems:"100" doc:"Patterns of those that are wanted; absent: all that the subscription's own match"`

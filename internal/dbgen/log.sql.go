@@ -135,9 +135,8 @@ type LogBoundsRow struct {
 // Between which seqs, neither included, a time range can have deliveries of a
 // subscription: a search by halves over its log, some dozens of index probes, so that
 // a list of some hours need not read all that is newer. It goes by the times being in
-// the order of the seqs to within a day. They are, but for what a transaction wrote
-// that had been open for longer: created_at is when it began, seq when it wrote.
-// Such a row is found without the filter.
+// the order of the seqs to within a day. They are, but for what was written while the
+// server's clock was wrong by more. Such a row is found without the filter.
 // below is a seq whose time is before t, above one whose time is not.
 func (q *Queries) LogBounds(ctx context.Context, db DBTX, arg *LogBoundsParams) (*LogBoundsRow, error) {
 	row := db.QueryRow(ctx, LogBounds, arg.SubscriptionID, arg.Since, arg.Until)

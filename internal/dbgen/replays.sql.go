@@ -145,9 +145,10 @@ type ReplayBeginParams struct {
 }
 
 // Remembers a replay, unless its id is known. What is to be looked at is settled here, so
-// that a replay ends: the range, an hour wider on both sides. created_at is when a
-// transaction began and seq when it wrote, so what a transaction wrote that had been open
-// for longer than that may not be found, nor what stands among very many of those.
+// that a replay ends: the range, an hour wider on both sides. Times are in the order of
+// the seqs to within the moment between the two, but where the server's clock was put
+// right. Written while that was wrong by more than the hour, an event may not be found,
+// nor what stands among very many of those.
 func (q *Queries) ReplayBegin(ctx context.Context, db DBTX, arg *ReplayBeginParams) error {
 	_, err := db.Exec(ctx, ReplayBegin,
 		arg.SubscriptionID,

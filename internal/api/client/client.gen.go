@@ -820,7 +820,7 @@ type ReplayEventsBody struct {
 	// EventTypes Patterns of those that are wanted; absent: all that the subscription's own match
 	EventTypes *[]string `json:"event_types,omitempty"`
 
-	// Id Names the replay within its subscription, chosen by you: letters, digits, - and _. The same id again is the same replay and goes on where it stopped. Required unless dry_run
+	// Id Names the replay within its subscription, chosen by you: letters, digits, - and _. The same id again is the same replay and goes on where it stopped. It is known for as long as events are kept, from the first request on. Required unless dry_run
 	Id *string `json:"id,omitempty"`
 
 	// Since Events written at or after this time
