@@ -9,9 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/delivery"
-	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/postgres"
 )
@@ -23,20 +21,13 @@ func TestAStandbyIsWaitedOut(t *testing.T) {
 	pgtest.Program(t, "pg_basebackup")
 	is := is.New(t)
 	ctx := t.Context()
-	primary, err := postgres.Start(ctx, postgres.Config{Dir: filepath.Join(t.TempDir(), "primary"), NoSync: true})
-	is.NoErr(err)
-	defer func() { _ = primary.Stop() }()
-	first, err := pgxpool.New(context.Background(), primary.URL("postgres"))
-	is.NoErr(err)
-	defer first.Close()
-	_, err = migrate.Up(ctx, first.Config().ConnConfig, db.Schema(), migrate.Config{})
-	is.NoErr(err)
-	s := siteOf(setupOn(t, first, delivery.StoreConfig{}))
+	primary := pgtest.NewServer(t)
+	s := siteOf(setupOn(t, primary.Pool, delivery.StoreConfig{}))
 	sub := s.endpoint("/a")
 	s.enqueue(names("k", 5)...)
 	s.enqueue(names("k", 5)...)
 
-	standby, err := postgres.StartStandby(ctx, primary, "standby", postgres.Config{Dir: filepath.Join(t.TempDir(), "standby"), NoSync: true})
+	standby, err := postgres.StartStandby(ctx, primary.Server, "standby", postgres.Config{Dir: filepath.Join(t.TempDir(), "standby"), NoSync: true})
 	is.NoErr(err)
 	defer func() { _ = standby.Stop() }()
 	second, err := pgxpool.New(context.Background(), standby.URL("postgres"))

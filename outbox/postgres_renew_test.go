@@ -2,15 +2,11 @@ package outbox_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/db"
-	"github.com/postlane-go/postlane/internal/migrate"
-	"github.com/postlane-go/postlane/internal/postgres"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/outbox"
 )
 
@@ -20,16 +16,7 @@ import (
 // one has a server of its own.
 func TestRenewalsAreHOT(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	server, err := postgres.Start(t.Context(), postgres.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true})
-	is.NoErr(err)
-	t.Cleanup(func() { is.NoErr(server.Stop()) })
-	pool, err := pgxpool.New(t.Context(), server.URL("postgres"))
-	is.NoErr(err)
-	t.Cleanup(pool.Close)
-	_, err = migrate.Up(t.Context(), pool.Config().ConnConfig, db.Schema(), migrate.Config{})
-	is.NoErr(err)
-	d := &database{pool, is, t}
+	d := &database{pgtest.NewServer(t).Pool, is.New(t), t}
 	const queues, rounds = 40, 100
 	for q := range queues {
 		d.stage(fmt.Sprint("q", q), fmt.Sprint("m", q), fmt.Sprint("n", q))

@@ -12,7 +12,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,14 +20,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/db"
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
 	"github.com/postlane-go/postlane/delivery/sender"
 	"github.com/postlane-go/postlane/internal/keys"
-	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/pgtest"
-	"github.com/postlane-go/postlane/internal/postgres"
 	"github.com/postlane-go/postlane/internal/server"
 	"github.com/postlane-go/postlane/internal/settings"
 )
@@ -38,9 +34,8 @@ type fleet struct {
 	*running
 	t *testing.T
 	// other is the second PostgreSQL, which can be stopped.
-	other  *postgres.Server
-	config postgres.Config
-	keys   [2]string
+	other *pgtest.Server
+	keys  [2]string
 	// arrived has the events that reached the endpoint.
 	arrived   chan string
 	endpoint  string
@@ -55,17 +50,7 @@ func newFleet(t *testing.T, away bool) *fleet {
 	t.Helper()
 	f := &fleet{running: &running{is: is.New(t), done: make(chan error, 1)}, t: t, arrived: make(chan string, 100)}
 	ctx := t.Context()
-	var err error
-	f.config = postgres.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true}
-	f.other, err = postgres.Start(ctx, f.config)
-	f.is.NoErr(err)
-	t.Cleanup(func() { _ = f.other.Stop() })
-	second, err := pgxpool.New(context.Background(), f.other.URL("postgres"))
-	f.is.NoErr(err)
-	t.Cleanup(second.Close)
-	f.config.Port = int(second.Config().ConnConfig.Port)
-	_, err = migrate.Up(ctx, second.Config().ConnConfig, db.Schema(), migrate.Config{})
-	f.is.NoErr(err)
+	f.other = pgtest.NewServer(t)
 	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { f.arrived <- r.Header.Get("Webhook-Id") }))
 	t.Cleanup(endpoint.Close)
 	f.endpoint = endpoint.URL
@@ -81,7 +66,7 @@ func newFleet(t *testing.T, away bool) *fleet {
 		Settings:   settings.Settings{Listen: "127.0.0.1:0", Mode: settings.Development, OperatorKey: operatorKey, Keyring: keyring},
 		Dispatcher: delivery.Config{Sender: snd, Poll: 20 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	}
-	for i, pool := range []*pgxpool.Pool{pgtest.New(t), second} {
+	for i, pool := range []*pgxpool.Pool{pgtest.New(t), f.other.Pool} {
 		store, err := delivery.NewStore(pool, delivery.StoreConfig{Guard: g, Keyring: keyring})
 		f.is.NoErr(err)
 		_, f.keys[i], err = keys.New(pool, "").Create(ctx, "shop", fmt.Sprintf("tenant-%d", i+1), keys.Write)
@@ -119,13 +104,6 @@ func (f *fleet) end() {
 	f.stopped = true
 	f.stop()
 	f.is.NoErr(<-f.done)
-}
-
-func (f *fleet) comeBack() {
-	f.t.Helper()
-	var err error
-	f.other, err = postgres.Start(f.t.Context(), f.config)
-	f.is.NoErr(err)
 }
 
 // call makes a request with a key, to a database if it is named, and decodes the answer.
@@ -270,7 +248,7 @@ func TestADatabaseThatIsAwayStopsNoOther(t *testing.T) {
 	f.is.Equal(status, 200)
 	f.is.True(strings.Contains(text, `postlane_pool_connections{database="second/postlane"`))
 
-	f.comeBack()
+	f.other.Start()
 	f.until(200, "ready", "ready")
 	f.deliver(1, "after")
 }
@@ -291,7 +269,7 @@ func TestServesWhileADatabaseIsAwayFromTheStart(t *testing.T) {
 	f.until(200, "ready", "not ready")
 	f.subscribe(0)
 	f.deliver(0, "first")
-	f.comeBack()
+	f.other.Start()
 	f.until(200, "ready", "ready")
 	f.subscribe(1)
 	f.deliver(1, "second")

@@ -1,20 +1,15 @@
 package server_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/db"
-	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/pgtest"
-	"github.com/postlane-go/postlane/internal/postgres"
 )
 
 // until asks whether the server is ready until it answers with the status and the text.
@@ -53,36 +48,24 @@ func TestReadyWaitsForMigrations(t *testing.T) {
 func TestReadyKnowsWhatTheDatabaseIs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	ctx := t.Context()
-	config := postgres.Config{Dir: filepath.Join(t.TempDir(), "data"), NoSync: true}
-	primary, err := postgres.Start(ctx, config)
-	is.NoErr(err)
-	pool, err := pgxpool.New(context.Background(), primary.URL("postgres"))
-	is.NoErr(err)
-	defer pool.Close()
-	config.Port = int(pool.Config().ConnConfig.Port)
-	_, err = migrate.Up(ctx, pool.Config().ConnConfig, db.Schema(), migrate.Config{})
-	is.NoErr(err)
-	r := start(t, func(o *options) { o.pool = pool })
+	database := pgtest.NewServer(t)
+	r := start(t, func(o *options) { o.pool = database.Pool })
 	r.until(200, "ready")
 
-	is.NoErr(primary.Stop())
+	is.NoErr(database.Stop())
 	r.until(503, "the database does not answer")
 	// A standby without a primary, which waits for what there is to follow.
-	signal := filepath.Join(config.Dir, "standby.signal")
+	signal := filepath.Join(database.Dir(), "standby.signal")
 	is.NoErr(os.WriteFile(signal, nil, 0o666))
 	is.NoErr(os.Chmod(signal, 0o666)) // whatever user the server runs as
-	standby, err := postgres.Start(ctx, config)
-	is.NoErr(err)
+	database.Start()
 	r.until(503, "the database takes no writes")
 	status, _ := r.do("GET", "/healthz", "")
 	is.Equal(status, 200)
 
-	is.NoErr(standby.Stop())
+	is.NoErr(database.Stop())
 	is.NoErr(os.Remove(signal))
-	again, err := postgres.Start(ctx, config)
-	is.NoErr(err)
-	defer again.Stop()
+	database.Start()
 	r.until(200, "ready")
 	r.stop()
 	is.NoErr(<-r.done)

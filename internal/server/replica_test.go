@@ -19,8 +19,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
-	"github.com/postlane-go/postlane/db"
-	"github.com/postlane-go/postlane/internal/migrate"
 	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/postgres"
 )
@@ -50,16 +48,9 @@ func TestReadsFromAReplica(t *testing.T) {
 	pgtest.Program(t, "pg_basebackup")
 	is := is.New(t)
 	ctx := t.Context()
-	primary, err := postgres.Start(ctx, postgres.Config{Dir: filepath.Join(t.TempDir(), "primary"), NoSync: true})
-	is.NoErr(err)
-	defer func() { _ = primary.Stop() }()
-	pool, err := pgxpool.New(context.Background(), primary.URL("postgres"))
-	is.NoErr(err)
-	defer pool.Close()
-	_, err = migrate.Up(ctx, pool.Config().ConnConfig, db.Schema(), migrate.Config{})
-	is.NoErr(err)
+	primary := pgtest.NewServer(t)
 	config := postgres.Config{Dir: filepath.Join(t.TempDir(), "standby"), NoSync: true}
-	standby, err := postgres.StartStandby(ctx, primary, "standby", config)
+	standby, err := postgres.StartStandby(ctx, primary.Server, "standby", config)
 	is.NoErr(err)
 	defer func() { _ = standby.Stop() }()
 	replica, err := pgxpool.New(context.Background(), standby.URL("postgres"))
@@ -68,7 +59,7 @@ func TestReadsFromAReplica(t *testing.T) {
 	config.Port = int(replica.Config().ConnConfig.Port)
 	said := &log{}
 	r := start(t, func(o *options) {
-		o.pool, o.replica, o.logger = pool, replica, slog.New(slog.NewTextHandler(said, nil))
+		o.pool, o.replica, o.logger = primary.Pool, replica, slog.New(slog.NewTextHandler(said, nil))
 	})
 	defer func() {
 		r.stop()
