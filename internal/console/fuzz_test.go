@@ -29,6 +29,10 @@ func fuzzed(f *testing.F) (v *visitor, sub *delivery.Subscription, ids []deliver
 	ids = s.enqueue("acme", "thing.changed", "a", "b", "")
 	s.enqueue("other", "thing."+theirs, theirs)
 	s.settle(answered(500, "<b>no</b>"))
+	for tenant, name := range map[string]string{"acme": "thing.changed", "other": "thing." + theirs} {
+		_, err := s.store.PutEventType(s.ctx, delivery.EventType{Tenant: tenant, Name: name, Description: tenant, Schema: `{"type":"object"}`, Validate: true})
+		s.is.NoErr(err)
+	}
 	ids = append(ids, s.enqueue("acme", "thing.changed", "a", "c")...)
 	return s.signedIn(s.key("acme", keys.Write)), sub, ids
 }
@@ -73,6 +77,7 @@ func FuzzQuery(f *testing.F) {
 	pages := []string{
 		"", "endpoints", "deliveries", "dead", "dead/" + id, "dead/" + id + "/retrying", "endpoints/" + id + "/replaying", "streams", "outbox", "keys", "audit", "endpoints/" + id,
 		"endpoints/" + id + "/streams", "endpoints/" + id + "/deliveries/" + ids[0].String(), "sign-in", "endpoints/new", "endpoints/" + id + "/editing",
+		"event-types", "event-types/thing.changed", "event-types/thing.changed/editing", "event-types/thing.changed/deleting", "new-event-type",
 	}
 	// What a filter that finds something, one that finds nothing, and a problem are made of.
 	known := map[string]bool{}
