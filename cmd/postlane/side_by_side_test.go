@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,14 +21,32 @@ import (
 	"github.com/postlane-go/postlane/internal/pgtest"
 )
 
-// The program from before the newest migration works on the schema after it, beside the
-// program of now: each sends its own events, both dispatch all of them, and the receivers
-// find nothing wrong.
-func TestTheProgramBeforeTheNewestMigrationWorksBesideThis(t *testing.T) {
+// The program from before a migration works on the schema after it, beside the program
+// that brings it: each sends its own events, both dispatch all of them, and the receivers
+// find nothing wrong. It tries the newest migration, or as many of the newest as
+// POSTLANE_TEST_MIGRATIONS says.
+func TestTheProgramBeforeAMigrationWorksBesideTheNext(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	programs := []string{buildBeforeNewestMigration(t), build(t)}
-	url := pgtest.URL(t)
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POSTLANE_TEST_MIGRATIONS"), "1"))
+	is.NoErr(err)
+	said, err := git(t, "log", fmt.Sprint("-", n), "--diff-filter=A", "--format=%H", "--", "db/schema").Output()
+	commits := strings.Fields(string(said))
+	if err != nil || len(commits) == 0 {
+		t.Skipf("needs the repository's history: %v", err)
+	}
+	for i, commit := range commits {
+		after := build
+		if i > 0 {
+			after = func(t *testing.T) string { return buildCommit(t, commit) }
+		}
+		t.Run(commit[:8], func(t *testing.T) { sideBySide(t, buildCommit(t, commit+"^"), after(t)) })
+	}
+}
+
+func sideBySide(t *testing.T, before, after string) {
+	is := is.New(t)
+	url := pgtest.EmptyURL(t)
 	secret := base64.StdEncoding.AppendEncode(nil, bytes.Repeat([]byte{7}, 32))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -42,9 +62,9 @@ func TestTheProgramBeforeTheNewestMigrationWorksBesideThis(t *testing.T) {
 			t.Errorf("%v\n%s", err, said)
 		}
 	}
-	run(programs[1], "50") // makes the demonstration's own table
+	run(after, "50") // migrates, and makes the demonstration's own table
 	var both sync.WaitGroup
-	for _, program := range programs {
+	for _, program := range []string{before, after} {
 		both.Go(func() { run(program, "500") })
 	}
 	both.Wait()
@@ -57,30 +77,17 @@ func TestTheProgramBeforeTheNewestMigrationWorksBesideThis(t *testing.T) {
 	is.Equal(left, 0)
 }
 
-// buildBeforeNewestMigration builds the program of the commit before the one that last
-// changed the schema, from the repository's history.
-func buildBeforeNewestMigration(t *testing.T) string {
+// buildCommit builds the program of a commit of the repository's history.
+func buildCommit(t *testing.T, commit string) string {
 	t.Helper()
 	is := is.New(t)
-	root := filepath.Join("..", "..")
-	git := func(args ...string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...)
-	}
-	said, err := git("log", "-1", "--format=%H", "--", "db/schema").Output()
-	newest := strings.TrimSpace(string(said))
-	if err == nil && newest == "" {
-		err = errors.New("no commit of db/schema")
-	}
-	var before []byte
-	if err == nil {
-		before, err = git("archive", newest+"^").Output()
-	}
+	files, err := git(t, "archive", commit).Output()
 	if err != nil {
 		t.Skipf("needs the repository's history: %v", err)
 	}
 	source := t.TempDir()
 	tar := exec.CommandContext(t.Context(), "tar", "-x", "-C", source)
-	tar.Stdin = bytes.NewReader(before)
+	tar.Stdin = bytes.NewReader(files)
 	is.NoErr(tar.Run())
 	program := filepath.Join(t.TempDir(), "postlane")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "./cmd/postlane")
@@ -89,4 +96,8 @@ func buildBeforeNewestMigration(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program
+}
+
+func git(t *testing.T, args ...string) *exec.Cmd {
+	return exec.CommandContext(t.Context(), "git", append([]string{"-C", filepath.Join("..", "..")}, args...)...)
 }
