@@ -49,6 +49,13 @@ type Enqueued struct {
 // id, and for that at most half a second (ErrBusy), which is less than PostgreSQL
 // takes to look for a deadlock. It reads nothing that a dispatcher writes.
 func Enqueue(ctx context.Context, tx pgx.Tx, events ...Event) ([]Enqueued, error) {
+	if len(events) == 1 && events[0].ID == "" {
+		one, err := enqueueNew(ctx, tx, &events[0])
+		if err != nil {
+			return nil, err
+		}
+		return []Enqueued{one}, nil
+	}
 	c, err := newEnqueueCall(traceparent.Of(ctx), events)
 	if err != nil || len(events) == 0 {
 		return nil, err
@@ -64,6 +71,29 @@ func Enqueue(ctx context.Context, tx pgx.Tx, events ...Event) ([]Enqueued, error
 		}
 	}
 	return c.answer(stored, before), nil
+}
+
+// enqueueNew enqueues an event to which it gives an id. Nobody else has that, so nothing
+// is waited for and nothing is in its way: the shortest way for what is most frequent.
+func enqueueNew(ctx context.Context, tx pgx.Tx, e *Event) (Enqueued, error) {
+	if err := e.check(0); err != nil {
+		return Enqueued{}, err
+	}
+	arg := dbgen.EventEnqueueNewParams{
+		Tenant: e.Tenant, ID: newEventID(), Type: e.Type, Asset: some(e.Asset),
+		ContentType: cmp.Or(e.ContentType, DefaultContentType), Payload: e.payload(),
+		Traceparent: some(cmp.Or(e.Traceparent, traceparent.Of(ctx))),
+		Wake:        wake.Allow(), Patterns: patternsOf(e.Type),
+	}
+	if !e.DeliverAfter.IsZero() {
+		at := e.DeliverAfter.UTC()
+		arg.DueAt = &at
+	}
+	stored, err := queries.EventEnqueueNew(ctx, tx, &arg)
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("delivery: enqueue: %w", err)
+	}
+	return Enqueued{ID: arg.ID, Seq: stored.Seq}, nil
 }
 
 // Serialize makes transactions that write about the same assets take turns: it waits
@@ -133,16 +163,12 @@ func newEnqueueCall(parent string, events []Event) (*enqueueCall, error) {
 			continue
 		}
 		c.position[key] = len(c.params.Ids)
-		payload := e.Payload
-		if payload == nil {
-			payload = []byte{} // nil would be NULL
-		}
 		c.params.Tenants = append(c.params.Tenants, key.tenant)
 		c.params.Ids = append(c.params.Ids, key.id)
 		c.params.Types = append(c.params.Types, e.Type)
 		c.params.Assets = append(c.params.Assets, e.Asset)
 		c.params.ContentTypes = append(c.params.ContentTypes, contentType)
-		c.params.Payloads = append(c.params.Payloads, payload)
+		c.params.Payloads = append(c.params.Payloads, e.payload())
 		c.params.Traceparents = append(c.params.Traceparents, cmp.Or(e.Traceparent, parent))
 		if !e.DeliverAfter.IsZero() {
 			c.params.DelayedTenants = append(c.params.DelayedTenants, key.tenant)

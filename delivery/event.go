@@ -89,6 +89,14 @@ func newEventID() string {
 	return "evt_" + uuid.Must(uuid.NewV7()).String()
 }
 
+// payload returns the bytes that are stored: nil would be NULL.
+func (e *Event) payload() []byte {
+	if e.Payload == nil {
+		return []byte{}
+	}
+	return e.Payload
+}
+
 func (e *Event) check(index int) error {
 	bad := func(field, format string, args ...any) error {
 		return &InvalidError{Index: index, Field: field, Problem: fmt.Sprintf(format, args...)}

@@ -211,6 +211,7 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 		b.enqueueEvents(e)
 		other := e
 		other.ID = ""
+		b.enqueueEvents(other)
 		b.enqueueEvents(other, other)
 		e.Payload = nil
 		tx := b.begin()
@@ -218,7 +219,7 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 		b.is.True(err != nil)
 		b.is.NoErr(tx.Commit(b.ctx))
 	})
-	cheap(t, what, batch, seen, "EventEnqueue", "EventEnqueueOne", "EventGetMany", "EventUndo")
+	cheap(t, what, batch, seen, "EventEnqueue", "EventEnqueueOne", "EventEnqueueNew", "EventGetMany", "EventUndo")
 
 	seen = w.During(func() {
 		for _, sub := range []delivery.SubscriptionID{subs[0], subs[len(subs)-1]} {

@@ -144,5 +144,28 @@ fanned AS (
     WHERE w.conditions IS NULL
        OR jsonb_path_match((SELECT postlane.event_json(@payload::bytea, @content_type::text)), w.conditions, '{}', true)
 )
-SELECT s.seq, coalesce((SELECT pg_notify('postlane', 'delivery')::text WHERE @wake::boolean), '')::text AS woken
+SELECT s.seq, CASE WHEN @wake::boolean THEN pg_notify('postlane', 'delivery')::text ELSE '' END::text AS woken
 FROM stored s;
+
+-- name: EventEnqueueNew :one
+--
+-- EventEnqueueOne for an event whose id was made for it, so that no other has it: nothing
+-- waits to see whether it was stored, which saves an eighth.
+WITH next AS (
+    SELECT nextval('postlane.delivery_seq') AS seq
+),
+fanned AS (
+    INSERT INTO postlane.deliveries (subscription_id, seq, tenant, event_id, event_type, asset, ready, due_at)
+    SELECT w.subscription_id, (SELECT n.seq FROM next n), @tenant, @id, @type, sqlc.narg('asset'),
+           CASE WHEN sqlc.narg('due_at')::timestamptz IS NULL THEN (SELECT n.seq FROM next n) END, sqlc.narg('due_at')::timestamptz
+    FROM (
+        SELECT p.subscription_id, p.conditions FROM postlane.subscription_patterns p
+        WHERE p.tenant = @tenant AND p.pattern = ANY (@patterns::text[])
+        OFFSET 0
+    ) w
+    WHERE w.conditions IS NULL
+       OR jsonb_path_match((SELECT postlane.event_json(@payload::bytea, @content_type::text)), w.conditions, '{}', true)
+)
+INSERT INTO postlane.events (seq, tenant, id, type, asset, content_type, payload, traceparent)
+VALUES ((SELECT n.seq FROM next n), @tenant, @id, @type, sqlc.narg('asset'), @content_type, @payload, sqlc.narg('traceparent'))
+RETURNING seq, CASE WHEN @wake::boolean THEN pg_notify('postlane', 'delivery')::text ELSE '' END::text AS woken;
