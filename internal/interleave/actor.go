@@ -16,11 +16,12 @@ import (
 // nobody writes, or the code under test only hints with.
 var local = map[string]bool{
 	"PlanSettings": true, "ClaimBegin": true, "ClaimFloors": true, "SubscriptionGet": true, "RevivalRecord": true, "-- ping": true,
+	"LogSettings": true, "SubscriptionNotify": true,
 }
 
 // reads are steps that write and lock nothing, so that the end of a transaction that has
 // had no others is none.
-var reads = map[string]bool{"DeliveryAhead": true, "DeliveryAsset": true, "DeliveryInFlight": true, "LogState": true}
+var reads = map[string]bool{"DeliveryAhead": true, "DeliveryAsset": true, "DeliveryInFlight": true, "LogState": true, "ReplayPosition": true}
 
 // Mutation is a fault to put into a statement on its way to the server.
 type Mutation struct {
@@ -42,11 +43,11 @@ func (m Mutation) apply(sql string) string {
 // Actor is one session. Its Pool has one connection, which stops before each step for as
 // long as the actor runs.
 type Actor struct {
-	Pool     *pgxpool.Pool
-	number   int
-	mutation Mutation
-	pid      atomic.Int64 // of its backend
-	gates    int64        // passed so far
+	Pool      *pgxpool.Pool
+	number    int
+	mutations []Mutation
+	pid       atomic.Int64 // of its backend
+	gates     int64        // passed so far
 
 	mu      sync.Mutex
 	running bool
@@ -57,10 +58,10 @@ type Actor struct {
 	moved   chan struct{} // it has stopped or is done; has room for one
 }
 
-// NewActor returns an actor with a session on the database of url, which puts mutation
+// NewActor returns an actor with a session on the database of url, which puts mutations
 // into what it sends.
-func NewActor(ctx context.Context, url string, number int, mutation Mutation) (*Actor, error) {
-	a := &Actor{number: number, mutation: mutation}
+func NewActor(ctx context.Context, url string, number int, mutations ...Mutation) (*Actor, error) {
+	a := &Actor{number: number, mutations: mutations}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -78,6 +79,14 @@ func NewActor(ctx context.Context, url string, number int, mutation Mutation) (*
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	a.Pool, err = pgxpool.NewWithConfig(ctx, config)
 	return a, err
+}
+
+// mutate puts the actor's mutations into a statement.
+func (a *Actor) mutate(sql string) string {
+	for _, m := range a.mutations {
+		sql = m.apply(sql)
+	}
+	return sql
 }
 
 func (a *Actor) isStep(name string) bool {

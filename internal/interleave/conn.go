@@ -57,7 +57,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			name, rest, _ := bytes.Cut(message[5:], []byte{0})
 			sql, types, _ := bytes.Cut(rest, []byte{0})
 			c.statements[string(name)] = string(sql)
-			message = parse(name, c.actor.mutation.apply(string(sql)), types)
+			message = parse(name, c.actor.mutate(string(sql)), types)
 		case 'B': // bind: portal, name
 			_, rest, _ := bytes.Cut(message[5:], []byte{0})
 			name, _, _ := bytes.Cut(rest, []byte{0})
@@ -76,6 +76,7 @@ func (c *conn) Write(b []byte) (int, error) {
 					return 0, err
 				}
 				c.stop(sql)
+				message = query(c.actor.mutate(sql))
 			}
 			c.begin()
 		}
@@ -91,6 +92,12 @@ func parse(name []byte, sql string, types []byte) []byte {
 	m = append(append(m, name...), 0)
 	m = append(append(m, sql...), 0)
 	return append(m, types...)
+}
+
+// query encodes a Query message.
+func query(sql string) []byte {
+	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
+	return append(append(m, sql...), 0)
 }
 
 // counts reports whether a statement is a step of its own. What neither writes nor locks

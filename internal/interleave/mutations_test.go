@@ -55,6 +55,25 @@ var mutations = map[string]struct {
 	"settling wakes nobody": {
 		"settling and parking", interleave.Mutation{Statement: "StreamWake", Old: "AND n.held_at IS NULL", New: "AND false"},
 	},
+	"a replay is not locked": {
+		"two go on with a replay", interleave.Mutation{Statement: "ReplayLock", Old: "FOR NO KEY UPDATE"},
+	},
+	"what is replayed is not ready behind what waits": {
+		"replaying and settling", interleave.Mutation{
+			Statement: "ReplayBatch", Old: "PARTITION BY n.asset ORDER BY n.seq) = 1",
+			New: `PARTITION BY n.asset ORDER BY n.seq) = 1 AND NOT EXISTS (SELECT FROM postlane.deliveries w
+				WHERE w.subscription_id = g.subscription_id AND w.asset IS NOT DISTINCT FROM n.asset)`,
+		},
+	},
+	"a replay takes no turns with retention": {
+		"replaying and pruning", interleave.Mutation{Statement: "ReplayEventsKept", Old: "pg_advisory_xact_lock_shared(1886351212, 2)", New: "NULL"},
+	},
+	"retention takes no turns with a replay": {
+		"replaying and pruning", interleave.Mutation{Statement: "ReplayEventsGoing", Old: "pg_advisory_xact_lock(1886351212, 2)", New: "NULL"},
+	},
+	"a replay does not see that its subscription is deleted": {
+		"replaying and deleting the subscription", interleave.Mutation{Statement: "ReplayBatch", Old: "WHERE s.deleted_at IS NULL"},
+	},
 }
 
 func TestTheExplorerFindsWhatIsBroken(t *testing.T) {

@@ -2,16 +2,30 @@ package interleave_test
 
 import (
 	"flag"
+	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/internal/interleave"
 )
 
-// The protocol's operations, each beside those that it has to come to terms with.
-var scenarios = map[string]*scenario{
+// scenarios are the protocol's operations, each beside those that it has to come to terms
+// with.
+var scenarios = union(protocol, replays)
+
+func union(sets ...map[string]*scenario) map[string]*scenario {
+	all := map[string]*scenario{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
+}
+
+var protocol = map[string]*scenario{
 	"two claims": {
 		setup:  func(w *world) { w.enqueue("a", "a") },
 		actors: []func(*actor) error{(*actor).deliver, (*actor).deliver},
@@ -112,13 +126,10 @@ var scenarios = map[string]*scenario{
 		most:   1,
 	},
 	"two claims of a probe": {
-		setup: func(w *world) { w.enqueue("a", "b"); w.fail() },
-		actors: []func(*actor) error{
-			func(x *actor) error { _, err := x.take(0); return err },
-			func(x *actor) error { _, err := x.take(0); return err },
-		},
-		gates: claimGates,
-		most:  1,
+		setup:  func(w *world) { w.enqueue("a", "b"); w.fail() },
+		actors: []func(*actor) error{(*actor).start, (*actor).start},
+		gates:  claimGates,
+		most:   1,
 	},
 	"a success that closes a breaker, and a failure": {
 		setup: func(w *world) { w.enqueue("a", "b"); w.claim(); w.fail() },
@@ -207,6 +218,7 @@ func TestNoOrderOfStepsBreaksAPromise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			is.New(t).True(!s.byOne || batchOfOne.Applied.Load() > 0)
 			t.Logf("%d orders", orders)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/postlane-go/postlane/delivery"
 	"github.com/postlane-go/postlane/delivery/guard"
+	"github.com/postlane-go/postlane/internal/dbgen"
 	"github.com/postlane-go/postlane/internal/interleave"
 	"github.com/postlane-go/postlane/internal/pgtest"
 )
@@ -44,6 +45,7 @@ type world struct {
 	fence  int64            // the highest that was seen
 	// whose leases were renewed, and whose were taken back
 	renewed, reclaimed map[int64]bool
+	deleted            bool // the subscription, for its actor
 }
 
 // scenario is what actors do from a beginning.
@@ -57,6 +59,8 @@ type scenario struct {
 	lost bool
 	// most is how many requests may be sent; 0: any number.
 	most int
+	// byOne: batches of a replay are of one event.
+	byOne bool
 }
 
 // gates of the statements that claim, park, and settle.
@@ -100,8 +104,12 @@ func explore(t *testing.T, s *scenario, mutation interleave.Mutation) (orders in
 	w.is.NoErr(interleave.InstallGates(w.ctx, pool, len(s.actors), s.gates...))
 	actors := make([]*actor, len(s.actors))
 	explorer := &interleave.Explorer{Observer: w.observer, Gated: len(s.gates) > 0}
+	mutations := []interleave.Mutation{mutation}
+	if s.byOne {
+		mutations = append(mutations, batchOfOne)
+	}
 	for i := range s.actors {
-		session, err := interleave.NewActor(w.ctx, url, i+1, mutation)
+		session, err := interleave.NewActor(w.ctx, url, i+1, mutations...)
 		w.is.NoErr(err)
 		t.Cleanup(session.Pool.Close)
 		w.is.NoErr(session.Pool.Ping(w.ctx))
@@ -129,11 +137,12 @@ func (w *world) exec(sql string, args ...any) {
 
 func (w *world) reset() {
 	w.exec(`DELETE FROM postlane.deliveries; DELETE FROM postlane.leases; DELETE FROM postlane.settled; DELETE FROM postlane.attempts;
-		DELETE FROM postlane.events; UPDATE postlane.subscriptions SET state = 'active', failure_count = 0, on_dead = 'continue', max_attempts = 8, rate_limit = NULL, rate_per_s = NULL, failing = false;
+		DELETE FROM postlane.events; DELETE FROM postlane.replays; DELETE FROM postlane.replayed;
+		UPDATE postlane.subscriptions SET state = 'active', deleted_at = NULL, failure_count = 0, on_dead = 'continue', max_attempts = 8, rate_limit = NULL, rate_per_s = NULL, failing = false;
 		DELETE FROM postlane.paces; DELETE FROM postlane.breakers`)
 	w.store = w.storeOn(w.pool, func() time.Time { return noon })
 	w.seqs, w.claims, w.sent, w.fence = nil, nil, nil, 0
-	w.renewed, w.reclaimed = map[int64]bool{}, map[int64]bool{}
+	w.renewed, w.reclaimed, w.deleted = map[int64]bool{}, map[int64]bool{}, false
 }
 
 // enqueue has setup enqueue one event an asset, each in a transaction of its own.
@@ -404,8 +413,9 @@ func (x *actor) enqueues(asset string) error {
 }
 
 // faults are what must never be seen in the database, by anybody.
-const faults = `
-SELECT string_agg(f.text, '; ') FROM (
+const faults = "SELECT string_agg(f.text, '; ') FROM (" + ofStreams + " UNION ALL " + ofReplays + ") f"
+
+const ofStreams = `
 	SELECT 'a stream has ' || count(*) || ' leases' AS text FROM postlane.leases l
 	GROUP BY l.subscription_id, coalesce(l.asset, '') HAVING count(*) > 1
 	UNION ALL
@@ -428,13 +438,12 @@ SELECT string_agg(f.text, '; ') FROM (
 		SELECT DISTINCT ON (d.subscription_id, coalesce(d.asset, '')) d.* FROM postlane.deliveries d
 		ORDER BY d.subscription_id, coalesce(d.asset, ''), d.seq) h
 	WHERE h.ready IS NULL AND h.due_at IS NULL AND h.held_at IS NULL
-	  AND NOT EXISTS (SELECT FROM postlane.leases l WHERE l.subscription_id = h.subscription_id AND coalesce(l.asset, '') = coalesce(h.asset, ''))
-) f`
+	  AND NOT EXISTS (SELECT FROM postlane.leases l WHERE l.subscription_id = h.subscription_id AND coalesce(l.asset, '') = coalesce(h.asset, ''))`
 
 // check looks at what is committed, and in the end whether all of it can be delivered.
 func (w *world) check(ended bool) error {
 	var found *string
-	if err := w.observer.QueryRow(w.ctx, faults).Scan(&found); err != nil {
+	if err := w.observer.QueryRow(w.ctx, faults, w.seqs).Scan(&found); err != nil {
 		return err
 	}
 	if found != nil {
@@ -443,8 +452,12 @@ func (w *world) check(ended bool) error {
 	if !ended {
 		return nil
 	}
-	// What a limit or a breaker makes wait is to be reached now.
-	w.exec("UPDATE postlane.subscriptions SET rate_limit = NULL, rate_per_s = NULL, failing = false; DELETE FROM postlane.paces; DELETE FROM postlane.breakers")
+	// What a limit, a breaker or a pause makes wait is to be reached now, and what waits for
+	// a deleted subscription to be given up.
+	w.exec("UPDATE postlane.subscriptions SET rate_limit = NULL, rate_per_s = NULL, failing = false, state = CASE state WHEN 'paused' THEN 'active' ELSE state END; DELETE FROM postlane.paces; DELETE FROM postlane.breakers")
+	if _, err := dbgen.New().DeliveryDiscardDeleted(w.ctx, w.pool, &dbgen.DeliveryDiscardDeletedParams{Max: 10}); err != nil {
+		return err
+	}
 	late := w.storeOn(w.pool, func() time.Time { return noon.Add(24 * time.Hour) })
 	if _, err := late.Reclaim(w.ctx, 10); err != nil {
 		return err
