@@ -80,6 +80,17 @@ func TestADatabaseOfAnotherCollation(t *testing.T) {
 	b.is.Equal(len(b.claim(100)), len(assets))
 }
 
+// setupZone is setup with a clock, on a server whose sessions are in a time zone.
+func setupZone(t *testing.T, zone string, at time.Time) (*bundle, *clock) {
+	t.Helper()
+	c := &clock{at: at}
+	b := setupOn(t, pgtest.NewDirect(t), delivery.StoreConfig{Now: c.now}) // a pooler's sessions know the zone of before
+	b.exec(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", b.pool.Config().ConnConfig.Database, zone))
+	b.pool.Reset()
+	b.is.Equal(one[string](b, "SHOW timezone"), zone)
+	return b, c
+}
+
 // Times are instants: a clock that is put back an hour changes no delay.
 func TestAServerInATimeZoneWithDaylightSaving(t *testing.T) {
 	t.Parallel()
@@ -91,11 +102,7 @@ func TestAServerInATimeZoneWithDaylightSaving(t *testing.T) {
 			t.Parallel()
 			at, err := time.Parse(time.RFC3339, change)
 			is.New(t).NoErr(err)
-			c := &clock{at: at}
-			b := setupOn(t, pgtest.NewDirect(t), delivery.StoreConfig{Now: c.now}) // a pooler's sessions know the zone of before
-			b.exec(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", b.pool.Config().ConnConfig.Database, zone))
-			b.pool.Reset()
-			b.is.Equal(one[string](b, "SHOW timezone"), zone)
+			b, c := setupZone(t, zone, at)
 			b.subscribe()
 			b.enqueue("a")
 			b.settleAs(func(r *delivery.Result) { r.Verdict, r.Delay = delivery.Failed, 90*time.Minute }, b.claim(1)...)
@@ -112,5 +119,43 @@ func TestAServerInATimeZoneWithDaylightSaving(t *testing.T) {
 			b.is.Equal(ripened, int64(1))
 			b.is.Equal(len(b.claim(1)), 1)
 		})
+	}
+}
+
+// What is kept for a day is kept for 24 hours, also on the days that have 23 or 25.
+func TestPruningAcrossAChangeOfTheClocks(t *testing.T) {
+	t.Parallel()
+	for zone, changes := range map[string][]string{
+		"Europe/Berlin":    {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"},
+		"America/St_Johns": {"2026-03-08T05:30:00Z", "2026-11-01T04:30:00Z"},
+	} {
+		for _, change := range changes {
+			t.Run(zone+" "+change, func(t *testing.T) {
+				t.Parallel()
+				changed, err := time.Parse(time.RFC3339, change)
+				is.New(t).NoErr(err)
+				b, _ := setupZone(t, zone, changed.Add(12*time.Hour))
+				offset := func(hours int) string {
+					return one[string](b, "SELECT extract(timezone FROM $1::timestamptz)::text", changed.Add(time.Duration(hours)*time.Hour))
+				}
+				b.is.True(offset(-1) != offset(1)) // it is a change
+				b.subscribe()
+				const day = 24 * time.Hour
+				cutoff := changed.Add(-day / 2)
+				// One was over a second before the cut-off, the other a second after it.
+				for i, at := range []time.Time{cutoff.Add(-time.Second), cutoff.Add(time.Second)} {
+					for j, state := range []string{"delivered", "dead"} {
+						seq := 1 + 2*i + j
+						b.exec(`INSERT INTO postlane.settled (subscription_id, seq, tenant, event_id, event_type, created_at, settled_at, attempts, state)
+							VALUES (1, $1, $2, 'e' || $1::bigint, 'thing.changed', $3, $3, 1, $4)`, seq, tenant, at, state)
+						b.exec(`INSERT INTO postlane.events (seq, tenant, id, type, content_type, payload, created_at)
+							VALUES ($1, $2, 'e' || $1::bigint, 'thing.changed', 'text/plain', '', $3)`, seq, tenant, at)
+					}
+				}
+				b.is.Equal(b.prune(delivery.Retention{Settled: day, Dead: day, Events: day}), delivery.Pruned{Deliveries: 2, Events: 2})
+				b.is.Equal(one[string](b, "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM postlane.settled"), "3 4")
+				b.is.Equal(one[string](b, "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM postlane.events"), "3 4")
+			})
+		}
 	}
 }

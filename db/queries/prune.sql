@@ -136,7 +136,7 @@ SELECT (SELECT count(*) FROM gone)::bigint AS events,
 -- The day is for requests that are under way, and for clocks.
 WITH over AS MATERIALIZED (
     SELECT k.subscription_id, k.number FROM postlane.subscription_secrets k
-    WHERE k.expires_at < now() - interval '1 day'
+    WHERE k.expires_at < now() - interval '24 hours' -- a day may have 23
     LIMIT @max::integer
     FOR UPDATE OF k SKIP LOCKED
 ),

@@ -55,7 +55,12 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 
 func setupPolicy(t testing.TB, policy guard.Policy, change ...func(*api.Config)) *bundle {
 	t.Helper()
-	b := &bundle{t: t, is: is.New(t), ctx: t.Context(), pool: pgtest.New(t)}
+	return setupOn(t, pgtest.New(t), policy, change...)
+}
+
+func setupOn(t testing.TB, pool *pgxpool.Pool, policy guard.Policy, change ...func(*api.Config)) *bundle {
+	t.Helper()
+	b := &bundle{t: t, is: is.New(t), ctx: t.Context(), pool: pool}
 	g, err := guard.New(policy)
 	b.is.NoErr(err)
 	keyring, err := delivery.NewKeyring(make([]byte, delivery.KeySize))

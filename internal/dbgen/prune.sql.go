@@ -264,7 +264,7 @@ func (q *Queries) PruneNext(ctx context.Context, db DBTX, arg *PruneNextParams) 
 const PruneSecrets = `-- name: PruneSecrets :one
 WITH over AS MATERIALIZED (
     SELECT k.subscription_id, k.number FROM postlane.subscription_secrets k
-    WHERE k.expires_at < now() - interval '1 day'
+    WHERE k.expires_at < now() - interval '24 hours' -- a day may have 23
     LIMIT $1::integer
     FOR UPDATE OF k SKIP LOCKED
 ),
