@@ -35,7 +35,9 @@
 --   picked    takes from each, in the order they became ready, what is first in
 --             its stream and has no lease on it, up to the free slots. It looks at
 --             no more than window ready rows of a subscription: what stands there
---             behind an earlier one is moved out of the way by DeliveryPark.
+--             behind an earlier one is moved out of the way by DeliveryPark. Each
+--             row is locked by its key, once it is known to be free, so that
+--             reading stops with the last one taken.
 --   taken     writes the leases. The unique index on the stream decides between
 --             two claims that could not see each other: the second takes nothing.
 --             Ordered, so that two claims cannot wait for each other in a circle.
@@ -133,28 +135,32 @@ picked AS MATERIALIZED (
         OFFSET 0
     ) may
     CROSS JOIN LATERAL (
-        SELECT d.subscription_id, d.seq, d.tenant, d.event_id, d.asset, d.attempts
-        FROM postlane.deliveries d
-        WHERE d.subscription_id = w.id
-          AND d.ready IS NOT NULL
-          AND d.ready >= may.ready
-          AND d.ready <= coalesce(
-              (SELECT n.ready FROM postlane.deliveries n
-               WHERE n.subscription_id = w.id AND n.ready IS NOT NULL AND n.ready >= may.ready
-               ORDER BY n.ready OFFSET @window_size::integer LIMIT 1), 9223372036854775807)
-          AND (SELECT l.seq FROM postlane.leases l
-               WHERE l.subscription_id = d.subscription_id
-                 AND coalesce(l.asset, '') = coalesce(d.asset, '')
-                 AND l.asset IS NOT DISTINCT FROM d.asset
+        SELECT f.subscription_id, f.seq, f.tenant, f.event_id, f.asset, f.attempts
+        FROM (
+            SELECT d.subscription_id, d.seq, d.asset
+            FROM postlane.deliveries d
+            WHERE d.subscription_id = w.id AND d.ready IS NOT NULL AND d.ready >= may.ready
+            ORDER BY d.ready
+            LIMIT @window_size::integer
+        ) r
+        CROSS JOIN LATERAL (
+            SELECT x.subscription_id, x.seq, x.tenant, x.event_id, x.asset, x.attempts
+            FROM postlane.deliveries x
+            WHERE x.subscription_id = r.subscription_id AND x.seq = r.seq AND x.ready IS NOT NULL
+            LIMIT 1
+            FOR UPDATE OF x SKIP LOCKED
+        ) f
+        WHERE (SELECT l.seq FROM postlane.leases l
+               WHERE l.subscription_id = r.subscription_id
+                 AND coalesce(l.asset, '') = coalesce(r.asset, '')
+                 AND l.asset IS NOT DISTINCT FROM r.asset
                LIMIT 1) IS NULL
           AND (SELECT e.seq FROM postlane.deliveries e
-               WHERE e.subscription_id = d.subscription_id
-                 AND coalesce(e.asset, '') = coalesce(d.asset, '')
-                 AND e.asset IS NOT DISTINCT FROM d.asset
-               ORDER BY e.seq LIMIT 1) = d.seq
-        ORDER BY d.ready
+               WHERE e.subscription_id = r.subscription_id
+                 AND coalesce(e.asset, '') = coalesce(r.asset, '')
+                 AND e.asset IS NOT DISTINCT FROM r.asset
+               ORDER BY e.seq LIMIT 1) = r.seq
         LIMIT may.slots
-        FOR UPDATE OF d SKIP LOCKED
     ) c
     WHERE w.hit AND (w.round = 0 OR w.id <= @after::bigint)
     LIMIT @max::integer
