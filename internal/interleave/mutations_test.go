@@ -17,10 +17,10 @@ var mutations = map[string]struct {
 	interleave.Mutation
 }{
 	"a claim locks nothing": {
-		"two claims", interleave.Mutation{Statement: "DeliveryClaim", Old: "FOR UPDATE OF d SKIP LOCKED"},
+		"two claims", interleave.Mutation{Statement: "DeliveryClaim", Old: "FOR UPDATE OF x SKIP LOCKED"},
 	},
 	"a claim takes what is not first": {
-		"discarding the first and claiming", interleave.Mutation{Statement: "DeliveryClaim", Old: "ORDER BY e.seq LIMIT 1) = d.seq", New: "ORDER BY e.seq LIMIT 1) IS NOT NULL"},
+		"discarding the first and claiming", interleave.Mutation{Statement: "DeliveryClaim", Old: "ORDER BY e.seq LIMIT 1) = r.seq", New: "ORDER BY e.seq LIMIT 1) IS NOT NULL"},
 	},
 	"parking does not lock what stands before": {
 		"settling and parking", interleave.Mutation{Statement: "DeliveryPark", Old: "FOR KEY SHARE OF f SKIP LOCKED"},
