@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -218,19 +217,22 @@ func headerLines(h http.Header) []byte {
 	if len(h) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(h))
-	for name := range h {
+	names, size := make([]string, 0, len(h)), 0
+	for name, values := range h {
 		names = append(names, name)
-	}
-	slices.Sort(names)
-	var b bytes.Buffer
-	for _, name := range names {
-		for _, v := range h[name] {
-			b.WriteString(name)
-			b.WriteString(": ")
-			b.WriteString(v)
-			b.WriteByte('\n')
+		for _, v := range values {
+			size += len(name) + len(": ") + len(v) + len("\n")
 		}
 	}
-	return b.Bytes()
+	slices.Sort(names)
+	lines := make([]byte, 0, size)
+	for _, name := range names {
+		for _, v := range h[name] {
+			lines = append(lines, name...)
+			lines = append(lines, ": "...)
+			lines = append(lines, v...)
+			lines = append(lines, '\n')
+		}
+	}
+	return lines
 }

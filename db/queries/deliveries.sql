@@ -15,7 +15,7 @@
 -- Locks the leases (so a reclaim steps over them), then the deliveries, and the
 -- subscriptions to forgive in the order of their ids. Each row is found by its whole
 -- key, once a result.
-WITH input AS MATERIALIZED (
+WITH input AS (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@froms::bigint[]) AS from_seq, unnest(@fences::bigint[]) AS fence,
            unnest(@started_ms_ago::bigint[]) AS started_ms_ago, unnest(@durations_ms::integer[]) AS duration_ms,
@@ -43,7 +43,7 @@ mine AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM postlane.deliveries d
-    USING mine m
+    USING (SELECT x.subscription_id, x.seq FROM mine x OFFSET 0) m
     WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
     RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts
 ),

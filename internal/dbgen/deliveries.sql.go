@@ -372,7 +372,7 @@ func (q *Queries) DeliveryRipen(ctx context.Context, db DBTX, arg *DeliveryRipen
 }
 
 const DeliverySettleDelivered = `-- name: DeliverySettleDelivered :many
-WITH input AS MATERIALIZED (
+WITH input AS (
     SELECT unnest($1::bigint[]) AS subscription_id, unnest($2::text[]) AS asset,
            unnest($3::bigint[]) AS seq, unnest($4::bigint[]) AS from_seq, unnest($5::bigint[]) AS fence,
            unnest($6::bigint[]) AS started_ms_ago, unnest($7::integer[]) AS duration_ms,
@@ -400,7 +400,7 @@ mine AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM postlane.deliveries d
-    USING mine m
+    USING (SELECT x.subscription_id, x.seq FROM mine x OFFSET 0) m
     WHERE d.subscription_id = m.subscription_id AND d.seq = m.seq
     RETURNING d.subscription_id, d.seq, d.tenant, d.event_id, d.event_type, d.asset, d.created_at, d.attempts
 ),
