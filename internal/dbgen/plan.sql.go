@@ -14,6 +14,7 @@ SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('enable_mergejoin', 'off', true),
+       set_config('enable_memoize', 'off', true),
        set_config('jit', 'off', true)
 `
 
@@ -25,6 +26,9 @@ SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
 // What a switched-off plan costs in the planner's eyes is far above the threshold of
 // JIT compilation, so a statement that has no other plan would be compiled each
 // time: half a second of CPU for a LeaseReclaim that finds nothing.
+//
+// Nor is it to keep rows that it has looked up, in case they are asked for again: each
+// event is asked for once, with its payload.
 func (q *Queries) PlanSettings(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, PlanSettings)
 	return err
