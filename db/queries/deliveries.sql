@@ -15,6 +15,9 @@
 -- Locks the leases (so a reclaim steps over them), then the deliveries, and the
 -- subscriptions to forgive in the order of their ids. Each row is found by its whole
 -- key, once a result.
+--
+-- A delete's join carries the whole row of what it joins, to look again at one that was
+-- changed meanwhile: OFFSET 0 leaves it two columns, without answers and headers.
 WITH input AS (
     SELECT unnest(@subscription_ids::bigint[]) AS subscription_id, unnest(@assets::text[]) AS asset,
            unnest(@seqs::bigint[]) AS seq, unnest(@froms::bigint[]) AS from_seq, unnest(@fences::bigint[]) AS fence,

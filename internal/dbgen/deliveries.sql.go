@@ -475,6 +475,9 @@ type DeliverySettleDeliveredRow struct {
 // Locks the leases (so a reclaim steps over them), then the deliveries, and the
 // subscriptions to forgive in the order of their ids. Each row is found by its whole
 // key, once a result.
+//
+// A delete's join carries the whole row of what it joins, to look again at one that was
+// changed meanwhile: OFFSET 0 leaves it two columns, without answers and headers.
 func (q *Queries) DeliverySettleDelivered(ctx context.Context, db DBTX, arg *DeliverySettleDeliveredParams) ([]*DeliverySettleDeliveredRow, error) {
 	rows, err := db.Query(ctx, DeliverySettleDelivered,
 		arg.SubscriptionIds,
