@@ -50,7 +50,7 @@ type Config struct {
 	// the same lease, one after another, each when the one before has succeeded
 	// and without waiting for the database: it is what lets a deep stream move at
 	// its endpoint's speed. After a crash as many may be sent twice, in order.
-	// Default: 32. Negative: none.
+	// Default: 64. Negative: none.
 	Ahead int
 
 	// Lease is how long a claim is this dispatcher's; it is renewed while the
@@ -118,7 +118,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 256)
 	c.MaxInFlightPerSubscription = cmp.Or(c.MaxInFlightPerSubscription, max(c.MaxInFlight/4, 1))
 	c.Batch = cmp.Or(c.Batch, min(200, c.MaxInFlight))
-	c.Ahead = cmp.Or(c.Ahead, 32)
+	c.Ahead = cmp.Or(c.Ahead, 64)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Reclaim = cmp.Or(c.Reclaim, 5*time.Second)

@@ -88,7 +88,7 @@ func dispatcherFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "max-in-flight", Value: 256, Usage: "most requests open at a time", Sources: env("max-in-flight")},
 		&cli.IntFlag{Name: "max-in-flight-per-subscription", HideDefault: true, Usage: "most of them for one subscription (default: a quarter)", Sources: env("max-in-flight-per-subscription")},
-		&cli.IntFlag{Name: "ahead", HideDefault: true, Usage: "deliveries of a stream that are sent behind a claimed one without another claim; negative: none (default: 32)", Sources: env("ahead")},
+		&cli.IntFlag{Name: "ahead", HideDefault: true, Usage: "deliveries of a stream that are sent behind a claimed one without another claim; negative: none (default: 64)", Sources: env("ahead")},
 		&cli.DurationFlag{Name: "timeout", HideDefault: true, Usage: "most that an endpoint may take to answer (default: 10s)", Sources: env("timeout")},
 		&cli.DurationFlag{Name: "lease", HideDefault: true, Usage: "how long a claim lasts that is not renewed; longer than -timeout (default: 30s)", Sources: env("lease")},
 		&cli.DurationFlag{Name: "poll", HideDefault: true, Usage: "how often to look without being woken (default: 1s)", Sources: env("poll")},
