@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -217,22 +218,19 @@ func headerLines(h http.Header) []byte {
 	if len(h) == 0 {
 		return nil
 	}
-	names, size := make([]string, 0, len(h)), 0
-	for name, values := range h {
+	names := make([]string, 0, len(h))
+	for name := range h {
 		names = append(names, name)
-		for _, v := range values {
-			size += len(name) + len(": ") + len(v) + len("\n")
-		}
 	}
 	slices.Sort(names)
-	lines := make([]byte, 0, size)
+	var b bytes.Buffer
 	for _, name := range names {
 		for _, v := range h[name] {
-			lines = append(lines, name...)
-			lines = append(lines, ": "...)
-			lines = append(lines, v...)
-			lines = append(lines, '\n')
+			b.WriteString(name)
+			b.WriteString(": ")
+			b.WriteString(v)
+			b.WriteByte('\n')
 		}
 	}
-	return lines
+	return b.Bytes()
 }

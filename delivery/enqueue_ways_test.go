@@ -130,17 +130,6 @@ func TestEveryWayToEnqueueWakes(t *testing.T) {
 	defer listener.Close(context.Background())
 	_, err = listener.Exec(ctx, "LISTEN postlane")
 	b.is.NoErr(err)
-	heard := func() (words []string) {
-		b.exec("NOTIFY postlane, 'end'")
-		for {
-			n, err := listener.WaitForNotification(b.ctx)
-			b.is.NoErr(err)
-			if n.Payload == "end" {
-				return words
-			}
-			words = append(words, n.Payload)
-		}
-	}
 	for _, w := range b.ways() {
 		// All tests of a process share what it may notify, so that a try may have to go without.
 		for woken := false; !woken; {
@@ -150,7 +139,7 @@ func TestEveryWayToEnqueueWakes(t *testing.T) {
 			tx := b.begin()
 			w.enqueue(tx, event("a"))
 			b.is.NoErr(tx.Commit(b.ctx))
-			words := heard()
+			words := pgtest.Heard(t, b.pool, listener)
 			woken = slices.Equal(words, []string{"delivery"})
 			b.is.True(woken || len(words) == 0)
 		}

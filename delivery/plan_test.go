@@ -88,7 +88,7 @@ type passes struct {
 func (p *passes) claim(n int) []delivery.Claim {
 	p.b.t.Helper()
 	for {
-		claims, err := p.b.store.Claim(p.b.ctx, delivery.ClaimRequest{Claimant: "test", Max: n, MaxInFlight: 25, Lease: time.Minute, After: p.after})
+		claims, err := p.b.store.Claim(p.b.ctx, delivery.ClaimRequest{Claimant: "test", Max: n, Ahead: 10, MaxInFlight: 25, Lease: time.Minute, After: p.after})
 		p.b.is.NoErr(err)
 		if len(claims) == n {
 			p.after = claims[n-1].Subscription
@@ -167,6 +167,19 @@ func checkPlans(t *testing.T, b *bundle, c *clock, w *plans.Log, what string, su
 	}
 	seen = w.During(func() { claims = p.claim(50) })
 	cheap(t, what, most, seen[len(seen)-1:], "DeliveryClaim")
+
+	seen = w.During(func() {
+		_, err := b.store.Ahead(b.ctx, claims, 10)
+		b.is.NoErr(err)
+	})
+	cheap(t, what, batch, seen, "DeliveryAhead")
+	for i := range seen {
+		for _, n := range seen[i].Root.All() {
+			if n.Type == "Memoize" {
+				t.Errorf("%s: %s keeps what is asked for once: %v", what, seen[i].Name(), n)
+			}
+		}
+	}
 
 	seen = w.During(func() {
 		_, err := b.store.Renew(b.ctx, []*delivery.Claim{&claims[0], &claims[1]}, time.Minute)

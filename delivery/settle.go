@@ -180,7 +180,6 @@ func newSettleBatch(results []Result) *settleBatch {
 		results: results, settlements: make([]Settlement, len(results)),
 		index: make(map[claimKey]int, len(results)), runs: make(map[streamKey]*run, len(results)),
 	}
-	b.succeeded.reserve(len(results)) // nearly all of them
 	for i := range results {
 		r := &results[i]
 		c := r.Claim
@@ -338,11 +337,6 @@ type claimArrays struct {
 	fences        []int64
 }
 
-func (a *claimArrays) reserve(n int) {
-	a.subscriptions, a.assets = make([]int64, 0, n), make([]string, 0, n)
-	a.seqs, a.froms, a.fences = make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
-}
-
 // add names a claim, and the delivery at which its lease stands.
 func (a *claimArrays) add(c *Claim, from int64) {
 	a.subscriptions = append(a.subscriptions, int64(c.Subscription))
@@ -363,14 +357,6 @@ type evidenceArrays struct {
 	headers                      [][]byte
 	errors                       []string
 	dns, connect, tls, firstByte []int32
-}
-
-func (a *evidenceArrays) reserve(n int) {
-	a.claimArrays.reserve(n)
-	a.startedMsAgo, a.durationsMs, a.statuses = make([]int64, 0, n), make([]int32, 0, n), make([]int32, 0, n)
-	a.outcomes, a.errors = make([]string, 0, n), make([]string, 0, n)
-	a.answers, a.answersCut, a.headers = make([][]byte, 0, n), make([]bool, 0, n), make([][]byte, 0, n)
-	a.dns, a.connect, a.tls, a.firstByte = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
 }
 
 func (a *evidenceArrays) add(c *Claim, from int64, e *AttemptEvidence) {

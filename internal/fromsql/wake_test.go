@@ -4,22 +4,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// heard returns what arrives on a channel until the word end, which it sends.
-func heard(b *bundle, listener *pgx.Conn) (words []string) {
-	b.t.Helper()
-	_, err := b.Exec(b.ctx, "NOTIFY postlane, 'end'")
-	b.is.NoErr(err)
-	for {
-		n, err := listener.WaitForNotification(b.ctx)
-		b.is.NoErr(err)
-		if n.Payload == "end" {
-			return words
-		}
-		words = append(words, n.Payload)
-	}
-}
+	"github.com/postlane-go/postlane/internal/pgtest"
+)
 
 func TestWhatIsWrittenWakes(t *testing.T) {
 	t.Parallel()
@@ -35,23 +22,23 @@ func TestWhatIsWrittenWakes(t *testing.T) {
 	}
 
 	do("SELECT postlane.enqueue('acme', 'invoice.paid', '{}', id => 'e1')")
-	b.is.Equal(heard(b, listener), []string{"delivery"})
+	b.is.Equal(pgtest.Heard(t, b.Pool, listener), []string{"delivery"})
 	do("SELECT postlane.stage('mail', '{}', id => 'm1')")
-	b.is.Equal(heard(b, listener), []string{"message"})
+	b.is.Equal(pgtest.Heard(t, b.Pool, listener), []string{"message"})
 	do("SELECT postlane.enqueue('acme', 'invoice.paid', '{}', id => 'e1'), postlane.stage('mail', '{}', id => 'm1')")
-	b.is.Equal(len(heard(b, listener)), 0) // nothing new
+	b.is.Equal(len(pgtest.Heard(t, b.Pool, listener)), 0) // nothing new
 	do("BEGIN; SELECT postlane.enqueue('acme', 'invoice.paid', '{}'); ROLLBACK")
-	b.is.Equal(len(heard(b, listener)), 0)
+	b.is.Equal(len(pgtest.Heard(t, b.Pool, listener)), 0)
 
 	due := func(in string) {
 		do("SELECT setval('postlane.wake_seq', floor(extract(epoch FROM clock_timestamp() + interval '" + in + "') * 1000000)::bigint)")
 	}
 	due("8 seconds") // many have just notified
 	do("SELECT postlane.enqueue('acme', 'invoice.paid', '{}')")
-	b.is.Equal(len(heard(b, listener)), 0)
+	b.is.Equal(len(pgtest.Heard(t, b.Pool, listener)), 0)
 	due("1 hour") // a clock was set back
 	do("SELECT postlane.enqueue('acme', 'invoice.paid', '{}')")
-	b.is.Equal(heard(b, listener), []string{"delivery"})
+	b.is.Equal(pgtest.Heard(t, b.Pool, listener), []string{"delivery"})
 	var waits bool
 	b.is.NoErr(b.QueryRow(b.ctx, "SELECT last_value < extract(epoch FROM clock_timestamp()) * 1000000 + 1000000 FROM postlane.wake_seq").Scan(&waits))
 	b.is.True(waits)
