@@ -201,23 +201,25 @@ func (s *Settings) checkConditions() error {
 			return bad("%s", problem)
 		}
 	}
-	if len(conditionsRow(conditions)) > maxConditionsBytes {
+	if row := conditionsRow(conditions); row != nil && len(*row) > maxConditionsBytes {
 		return bad("has more than %d bytes as JSON", maxConditionsBytes)
 	}
 	s.Conditions = conditions
 	return nil
 }
 
-// conditionsRow is how checked conditions are stored: nil where there are none.
-func conditionsRow(conditions []Condition) []byte {
+// conditionsRow is how checked conditions are stored: nil where there are none. Text,
+// because bytes go as bytea in the query modes that do not ask the server for types.
+func conditionsRow(conditions []Condition) *string {
 	if len(conditions) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(conditions)
+	row, err := json.Marshal(conditions)
 	if err != nil {
 		panic(err) // they were JSON before
 	}
-	return text
+	text := string(row)
+	return &text
 }
 
 func conditionsOf(row []byte) (conditions []Condition) {

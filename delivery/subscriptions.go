@@ -240,7 +240,7 @@ type settingsRow struct {
 	onDead                    string
 	maxAttempts, disableAfter int32
 	maxInFlight               *int32
-	conditions                []byte
+	conditions                *string
 }
 
 func (s *Settings) written() settingsRow {

@@ -1,7 +1,7 @@
 -- name: SubscriptionCreate :one
 INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions, thin)
 VALUES (@id, @tenant, @url, sqlc.narg('description'), @event_types, @on_dead, @max_attempts, sqlc.narg('max_in_flight'), @disable_after,
-        sqlc.narg('conditions'), @thin)
+        sqlc.narg('conditions')::text::jsonb, @thin)
 RETURNING *;
 
 -- name: SubscriptionAddSecret :exec
@@ -33,7 +33,7 @@ ORDER BY id LIMIT @max::integer;
 UPDATE postlane.subscriptions
 SET url = @url, description = sqlc.narg('description'), event_types = @event_types, on_dead = @on_dead,
     max_attempts = @max_attempts, max_in_flight = sqlc.narg('max_in_flight'), disable_after = @disable_after,
-    conditions = sqlc.narg('conditions'), thin = @thin,
+    conditions = sqlc.narg('conditions')::text::jsonb, thin = @thin,
     revision = revision + 1, updated_at = now()
 WHERE id = @id AND revision = @revision AND deleted_at IS NULL
 RETURNING *;

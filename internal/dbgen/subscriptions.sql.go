@@ -52,7 +52,7 @@ func (q *Queries) SubscriptionAnyActive(ctx context.Context, db DBTX) (bool, err
 const SubscriptionCreate = `-- name: SubscriptionCreate :one
 INSERT INTO postlane.subscriptions (id, tenant, url, description, event_types, on_dead, max_attempts, max_in_flight, disable_after, conditions, thin)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11)
+        $10::text::jsonb, $11)
 RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin
 `
 
@@ -66,7 +66,7 @@ type SubscriptionCreateParams struct {
 	MaxAttempts  int32
 	MaxInFlight  *int32
 	DisableAfter int32
-	Conditions   []byte
+	Conditions   *string
 	Thin         bool
 }
 
@@ -457,7 +457,7 @@ const SubscriptionUpdate = `-- name: SubscriptionUpdate :one
 UPDATE postlane.subscriptions
 SET url = $1, description = $2, event_types = $3, on_dead = $4,
     max_attempts = $5, max_in_flight = $6, disable_after = $7,
-    conditions = $8, thin = $9,
+    conditions = $8::text::jsonb, thin = $9,
     revision = revision + 1, updated_at = now()
 WHERE id = $10 AND revision = $11 AND deleted_at IS NULL
 RETURNING id, revision, tenant, url, description, event_types, state, state_reason, state_since, on_dead, max_attempts, max_in_flight, disable_after, failure_count, created_at, updated_at, deleted_at, public_key, headers, headers_key_id, header_names, rate_limit, rate_per_s, failing, conditions, thin
@@ -471,7 +471,7 @@ type SubscriptionUpdateParams struct {
 	MaxAttempts  int32
 	MaxInFlight  *int32
 	DisableAfter int32
-	Conditions   []byte
+	Conditions   *string
 	Thin         bool
 	ID           int64
 	Revision     int64
