@@ -39,10 +39,12 @@ func ReadOnly(err error) bool {
 }
 
 // NotText reports whether an error means that a value is no text that the database can
-// hold: not UTF-8, or with NUL.
+// hold: not UTF-8, or with NUL. Ask it before [Away].
 func NotText(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "22021" // character_not_in_repertoire
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	// In the simple protocol a NUL ends the statement, and what follows it is too much for
+	// the message. The code alone is any breach of the protocol; a pooler uses it for more.
+	return ok && (pg.Code == "22021" || pg.Code == "08P01" && pg.Routine == "pq_getmsgend")
 }
 
 // Standby reports whether an error is one that a standby makes and its primary would not:

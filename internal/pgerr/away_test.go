@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/matryer/is"
 
 	"github.com/postlane-go/postlane/internal/pgerr"
+	"github.com/postlane-go/postlane/internal/pgtest"
 	"github.com/postlane-go/postlane/internal/postgres"
 )
 
@@ -58,4 +60,27 @@ func TestAServerThatDiesIsAway(t *testing.T) {
 	}
 	is.True(!pgerr.Away(context.Canceled))
 	is.True(!pgerr.Away(nil))
+}
+
+// What cannot be text is the fault of who sent it, in every way of sending it.
+func TestNoTextIsNotAway(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.NewEmpty(t)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		for _, value := range []string{"a\x00b", "\x00", "a\xff"} {
+			_, err := pool.Exec(t.Context(), "SELECT $1::text", mode, value)
+			if !pgerr.NotText(err) {
+				t.Errorf("%v, %q: %v", mode, value, err)
+			}
+		}
+		_, err := pool.Exec(t.Context(), "SELECT $1::text", mode, "\uFFFD")
+		if err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+	}
+	if pgerr.NotText(&pgconn.PgError{Code: "08P01", Routine: "", Message: "no more connections allowed"}) {
+		t.Error("what a pooler says is taken for a bad value")
+	}
 }
